@@ -1,0 +1,1 @@
+//! Rivals, plots and the profiling kit; unpublished.

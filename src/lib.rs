@@ -1,0 +1,13 @@
+//! Shardrun: a lock-free, sharded scheduler engine that a host program embeds.
+
+mod admission;
+mod flight;
+mod observe;
+mod report;
+mod runtime;
+mod stages;
+mod sync;
+
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+#[path = "../tests/models/mod.rs"]
+mod models;

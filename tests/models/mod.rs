@@ -1,0 +1,31 @@
+//! The models of the delicate protocols: one file a protocol, each property one sentence, each with seeded bugs.
+//! They are compiled into the library's test target, since they reach what is not public.
+
+mod runner;
+
+/// Runs one model in the world that is built: exhaustively up to the preemption bound under loom, thousands of random and
+/// priority-based schedules under shuttle.
+#[allow(dead_code, reason = "used by the models of the world that is built")]
+pub(crate) fn check(model: impl Fn() + Send + Sync + 'static) {
+    #[cfg(shardrun_loom)]
+    {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = builder.preemption_bound.or(Some(2));
+        builder.max_branches = 20_000;
+        builder.check(model);
+    }
+    #[cfg(shardrun_shuttle)]
+    {
+        let model = std::sync::Arc::new(model);
+        let rounds = schedules();
+        let random = model.clone();
+        shuttle::check_random(move || random(), rounds);
+        shuttle::check_pct(move || model(), rounds, 3);
+    }
+}
+
+/// Schedules of each kind that a shuttle model runs: `SHARDRUN_SCHEDULES`, 2,000 if unset.
+#[cfg(shardrun_shuttle)]
+pub(crate) fn schedules() -> usize {
+    std::env::var("SHARDRUN_SCHEDULES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
+}

@@ -1,0 +1,56 @@
+//! Shows that each model notices its seeded bugs: the model runs in a child process with the bug switched on, and must fail.
+//! A child process, since a deadlock found by loom aborts, and a bug that is noticed by a hang must be ended from outside.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A seeded bug and the model that must notice it.
+type Seeded = (&'static str, &'static str);
+
+/// Bugs that loom's models must notice.
+#[cfg(shardrun_loom)]
+const SEEDED: &[Seeded] = &[];
+
+/// Bugs that shuttle's models must notice (no fence faults: shuttle runs every access sequentially consistent).
+#[cfg(shardrun_shuttle)]
+const SEEDED: &[Seeded] = &[];
+
+/// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Whether `model` fails with the bug `name` switched on.
+fn notices(name: &str, model: &str) -> bool {
+    let exe = std::env::current_exe().expect("the test binary has a path");
+    let mut child = Command::new(exe)
+        .args(["--exact", model, "--include-ignored", "--test-threads=1"])
+        .env("SHARDRUN_MUTANT", name)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("the test binary starts");
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().expect("the child can be waited for") {
+            let mut printed = String::new();
+            std::io::Read::read_to_string(&mut child.stdout.take().expect("stdout is piped"), &mut printed)
+                .expect("the child's output is text");
+            assert!(!printed.contains("running 0 tests"), "no model is named {model}: mend the list");
+            return !status.success();
+        }
+        if begun.elapsed() > LIMIT {
+            child.kill().expect("the child can be killed");
+            child.wait().expect("the child can be reaped");
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn every_model_notices_its_seeded_bugs() {
+    if std::env::var_os("SHARDRUN_MUTANT").is_some() {
+        return;
+    }
+    let missed: Vec<_> = SEEDED.iter().filter(|(name, model)| !notices(name, model)).collect();
+    assert!(missed.is_empty(), "these seeded bugs went unnoticed: {missed:?}");
+}
