@@ -1,5 +1,6 @@
 //! Seeded bugs: a protocol names the places where it can be broken on purpose, so that its model can be shown to notice.
 //! It does not know which protocols there are.
+#![forbid(unsafe_code)]
 
 /// Whether the seeded bug `name` is switched on. Always false outside the model checkers, and folded away by the compiler.
 ///

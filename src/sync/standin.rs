@@ -3,6 +3,7 @@
 //!
 //! The length stands apart from the lock on purpose. An emptiness check that took the lock would order the checker after the
 //! pusher, and a parking protocol with its fences removed would pass.
+#![forbid(unsafe_code)]
 
 use super::atomic::{AtomicUsize, Ordering};
 use super::{Arc, Mutex};
