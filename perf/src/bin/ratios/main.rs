@@ -1,0 +1,174 @@
+//! Measures Shardrun beside what a user would pick instead, group by group, and says which goals are reached.
+//! Each group runs in a process of its own, in a stated placement; a noisy group is tried again, and then gets no verdict.
+//!
+//! `cargo run --release -p shardrun-perf --bin ratios -- [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables]`
+
+mod execute;
+mod idle;
+mod pools;
+mod report;
+mod round_trip;
+
+use pools::Place;
+use serde_json::{Value, json};
+use shardrun_perf::probe::Watch;
+use std::process::{Command, ExitCode, Stdio};
+
+shardrun_perf::choose_allocator!();
+
+/// How much work a round does.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    /// Rounds per peer; medians are taken over them.
+    pub rounds: usize,
+    /// Divides the operations of a round: 1, or more for a quick look that proves nothing.
+    pub divide: usize,
+}
+
+impl Effort {
+    /// `operations`, or fewer for a quick look.
+    pub fn of(&self, operations: usize) -> usize {
+        (operations / self.divide).max(64)
+    }
+}
+
+/// One row of the table, or a few that belong together.
+struct Group {
+    name: &'static str,
+    about: &'static str,
+    placements: &'static [&'static str],
+    run: fn(&Place, Effort) -> Vec<Value>,
+}
+
+const GROUPS: &[Group] = &[
+    Group {
+        name: "execute",
+        about: "a small closure by execute on a worker",
+        placements: &["apart", "both"],
+        run: execute::on_worker,
+    },
+    Group {
+        name: "outside",
+        about: "small closures from outside the pool, one by one and in batches of 64",
+        placements: &["one", "apart"],
+        run: execute::outside,
+    },
+    Group {
+        name: "fan",
+        about: "one producer on a worker, 10,000 tasks and a join",
+        placements: &["both"],
+        run: execute::fan,
+    },
+    Group {
+        name: "trip",
+        about: "a round trip back to back: time and CPU",
+        placements: &["apart"],
+        run: round_trip::back_to_back,
+    },
+    Group {
+        name: "trip-idle",
+        about: "a round trip after 2 ms of idleness",
+        placements: &["apart"],
+        run: round_trip::after_idle,
+    },
+    Group { name: "idle", about: "CPU of an idle process over 10 s", placements: &["both"], run: idle::idle },
+];
+
+struct Asked {
+    groups: Vec<String>,
+    effort: Effort,
+    tries: usize,
+    child: Option<(String, String)>,
+    tables: bool,
+}
+
+fn usage() -> ! {
+    eprintln!("usage: ratios [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables]");
+    std::process::exit(2)
+}
+
+fn parse() -> Asked {
+    let mut asked =
+        Asked { groups: Vec::new(), effort: Effort { rounds: 11, divide: 1 }, tries: 3, child: None, tables: false };
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| usage());
+        match word.as_str() {
+            "--rounds" => asked.effort.rounds = number(),
+            "--tries" => asked.tries = number(),
+            "--divide" => asked.effort.divide = number(),
+            "--quick" => {
+                asked.effort = Effort { rounds: 3, divide: 10 };
+                asked.tries = 1;
+            }
+            "--tables" => asked.tables = true,
+            "--child" => asked.child = words.next().zip(words.next()),
+            "--list" => {
+                GROUPS.iter().for_each(|group| println!("{:10} {}", group.name, group.about));
+                std::process::exit(0)
+            }
+            name if GROUPS.iter().any(|group| group.name == name) => asked.groups.push(name.to_string()),
+            _ => usage(),
+        }
+    }
+    asked
+}
+
+/// Runs one group in one placement in a child process, until a try is quiet or the tries are used up.
+fn measure(group: &Group, placement: &str, effort: Effort, tries: usize) -> Value {
+    let exe = std::env::current_exe().expect("this binary has a path");
+    let mut last = Value::Null;
+    for _ in 0..tries {
+        let watch = Watch::begin();
+        let output = Command::new(&exe)
+            .args(["--child", group.name, placement])
+            .args(["--rounds", &effort.rounds.to_string(), "--divide", &effort.divide.to_string()])
+            .stderr(Stdio::inherit())
+            .output()
+            .expect("the group's process starts");
+        let noise = watch.end();
+        if !output.status.success() {
+            return json!({ "group": group.name, "failed": output.status.to_string() });
+        }
+        let series: Value = serde_json::from_slice(&output.stdout).expect("a group prints JSON");
+        let mut objection = noise.objection();
+        if effort.rounds < shardrun_perf::series::LEAST_ROUNDS {
+            objection = Some("too few rounds".into());
+        }
+        last = json!({
+            "group": group.name, "about": group.about, "series": series, "noise": noise.json(),
+            "noise_line": noise.line(), "objection": objection,
+        });
+        if objection.is_none() {
+            break;
+        }
+    }
+    last
+}
+
+fn main() -> ExitCode {
+    let asked = parse();
+    if let Some((name, placement)) = &asked.child {
+        let group = GROUPS.iter().find(|group| group.name == name).unwrap_or_else(|| usage());
+        let series = (group.run)(&Place::named(placement), asked.effort);
+        println!("{}", Value::Array(series));
+        return ExitCode::SUCCESS;
+    }
+    if asked.tables {
+        report::print_kept();
+        return ExitCode::SUCCESS;
+    }
+    report::print_head();
+    let mut failed = false;
+    for group in GROUPS.iter().filter(|group| asked.groups.is_empty() || asked.groups.iter().any(|n| n == group.name)) {
+        for placement in group.placements {
+            let measured = measure(group, placement, asked.effort, asked.tries);
+            failed |= measured.get("failed").is_some();
+            report::print_group(&measured);
+            if asked.effort.divide == 1 {
+                report::keep(group.name, placement, &measured);
+            }
+        }
+    }
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
