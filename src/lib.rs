@@ -4,11 +4,14 @@
 
 mod admission;
 mod flight;
+mod graph;
 mod observe;
 mod report;
 mod runtime;
 mod stages;
 mod sync;
+
+pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]

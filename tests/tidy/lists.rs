@@ -21,8 +21,9 @@ pub(crate) const LOCKS: &[Listed] = &[
 
 /// Each part and the parts below it, which alone it may know.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
-    ("report", &["stages", "admission", "flight", "runtime", "observe", "sync"]),
+    ("report", &["stages", "graph", "admission", "flight", "runtime", "observe", "sync"]),
     ("stages", &["admission", "flight", "runtime", "observe", "sync"]),
+    ("graph", &["admission", "flight", "runtime", "observe", "sync"]),
     ("admission", &["flight", "runtime", "observe", "sync"]),
     ("flight", &["runtime", "observe", "sync"]),
     ("runtime", &["observe", "sync"]),
