@@ -12,6 +12,7 @@ mod stages;
 mod sync;
 
 pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
+pub use stages::SequencerCounters;
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]

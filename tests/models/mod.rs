@@ -2,6 +2,10 @@
 //! They are compiled into the library's test target, since they reach what is not public.
 
 mod runner;
+mod stages_demand;
+mod stages_tickets;
+#[cfg(shardrun_loom)]
+mod stages_versions;
 
 /// Runs one model in the world that is built: exhaustively up to the preemption bound under loom, thousands of random and
 /// priority-based schedules under shuttle.

@@ -9,11 +9,29 @@ type Seeded = (&'static str, &'static str);
 
 /// Bugs that loom's models must notice.
 #[cfg(shardrun_loom)]
-const SEEDED: &[Seeded] = &[];
+const SEEDED: &[Seeded] = &[
+    ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
+    ("demand.two_steps", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
+    ("demand.sticky", "models::stages_demand::an_analysis_starts_only_for_who_wants_it"),
+    ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),
+    ("versions.join_installing", "models::stages_versions::joiners_see_all_of_a_batch_or_nothing"),
+    ("versions.nil_is_unknown", "models::stages_versions::readers_see_all_of_a_batch_or_nothing"),
+    ("versions.install_by_store", "models::stages_versions::a_retry_is_never_lost_under_a_batch"),
+    ("advance.end_before_commit", "models::stages_versions::joiners_see_all_of_a_batch_or_nothing"),
+    ("sequencer.open", "models::stages_versions::two_batches_have_one_order"),
+    ("seal.no_look", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
+    ("poll.no_help", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
+    ("stamp.help_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
+    ("stamp.capture_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
+];
 
 /// Bugs that shuttle's models must notice (no fence faults: shuttle runs every access sequentially consistent).
 #[cfg(shardrun_shuttle)]
-const SEEDED: &[Seeded] = &[];
+const SEEDED: &[Seeded] = &[
+    ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
+    ("demand.two_steps", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
+    ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),
+];
 
 /// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.
 const LIMIT: Duration = Duration::from_secs(120);

@@ -1,0 +1,41 @@
+//! The word of a slot that remembers which tickets are out, one bit for each stage and priority, so that a million edits leave
+//! one ticket. It does not know what a popped ticket finds to do.
+#![forbid(unsafe_code)]
+
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::mutant;
+
+/// Tickets that are out.
+#[derive(Debug)]
+pub(crate) struct Tickets(AtomicU64);
+
+impl Tickets {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Some ticket is out from the start: for a slot that its maker has not shown to anybody yet.
+    pub(crate) fn with(kind: u32) -> Self {
+        Self(AtomicU64::new(1 << kind))
+    }
+
+    /// Says that there is work of this kind, after it has been made visible. True if no ticket was out: the caller pushes one.
+    #[must_use]
+    pub(crate) fn post(&self, kind: u32) -> bool {
+        // ordering: pairs with `take`. If the popper's take came first, this finds the bit clear and pushes; else the take
+        // acquires what stood here before, and the popper's look, which comes after its take, finds the work.
+        self.0.fetch_or(1 << kind, Ordering::AcqRel) & (1 << kind) == 0
+    }
+
+    /// Clears the bit of a popped ticket, then looks: what is posted from now on has a ticket of its own.
+    pub(crate) fn take<R>(&self, kind: u32, look: impl FnOnce() -> R) -> R {
+        if mutant("tickets.look_first") {
+            let found = look();
+            self.0.fetch_and(!(1 << kind), Ordering::AcqRel);
+            return found;
+        }
+        // ordering: pairs with `post`, both cases there.
+        self.0.fetch_and(!(1 << kind), Ordering::AcqRel);
+        look()
+    }
+}

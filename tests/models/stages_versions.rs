@@ -1,0 +1,305 @@
+//! Versioned publication: a transition of many files is invisible until one write, and nothing old ends before it.
+
+use super::check;
+use crate::stages::{Clock, Link, Member, Retired, Sequencer, Transition, Version, Versions};
+use crate::stages::{advance, back, commit, has_moved_on, may_seal};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::epoch::{Guard, pin};
+use crate::sync::stat::{AtomicU64 as StatU64, Ordering as StatOrdering};
+use crate::sync::{Arc, thread};
+
+const PENDING: u64 = 0;
+const DONE: u64 = 1;
+const SUPERSEDED: u64 = 2;
+
+/// A revision whose flight is one word.
+struct Revision {
+    link: Link<Revision>,
+    generation: StatU64,
+    flight: AtomicU64,
+}
+
+impl Version for Revision {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl Revision {
+    fn new(link: Link<Self>, generation: u64) -> Arc<Self> {
+        Arc::new(Self { link, generation: StatU64::new(generation), flight: AtomicU64::new(PENDING) })
+    }
+
+    fn first() -> Versions<Self> {
+        Versions::with(Self::new(Link::committing(), 1))
+    }
+
+    fn generation(&self) -> u64 {
+        self.generation.load(StatOrdering::Relaxed)
+    }
+
+    fn end(&self, how: u64) -> u64 {
+        self.flight.compare_exchange(PENDING, how, Ordering::AcqRel, Ordering::Acquire).map_or_else(|now| now, |_| how)
+    }
+}
+
+struct World {
+    clock: Clock,
+    sequencer: Sequencer,
+    files: Vec<Versions<Revision>>,
+}
+
+impl World {
+    fn new(files: Vec<Versions<Revision>>) -> Arc<Self> {
+        Arc::new(Self { clock: Clock::new(), sequencer: Sequencer::new(), files })
+    }
+
+    fn of(files: usize) -> Arc<Self> {
+        Self::new((0..files).map(|_| Revision::first()).collect())
+    }
+
+    fn generation(&self, file: usize, guard: &Guard) -> u64 {
+        self.files[file].visible(&self.clock, guard).map_or(0, Revision::generation)
+    }
+
+    /// An edit of `files` in one transition, in the order given. What it ended is ended after the commit.
+    fn edit(&self, files: &[usize]) -> Vec<u64> {
+        let guard = pin();
+        let mut members: Vec<_> = files
+            .iter()
+            .map(|&file| {
+                let stub = Revision::new(Link::committing(), 0);
+                Member::new(&self.files[file], Revision::new(Link::installing(), 0), Some(stub))
+            })
+            .collect();
+        let prepare = |_: usize, old: &Revision, fresh: &mut Revision| {
+            *fresh.generation.get_mut() = old.generation() + 1;
+            true
+        };
+        let shared = advance((&self.sequencer, &self.clock), &mut members, &guard, prepare, |_, Retired(old)| {
+            old.end(SUPERSEDED);
+            // Pinned readers may look at it still: the model keeps it, the engine waits for their pins.
+            std::mem::forget(old);
+        });
+        std::mem::forget(shared);
+        members.iter().map(|member| member.fresh.generation()).collect()
+    }
+}
+
+fn join<T>(threads: Vec<thread::JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+}
+
+/// A reader that has seen one member of a batch sees every other, and a file that exists is never unknown.
+#[test]
+fn readers_see_all_of_a_batch_or_nothing() {
+    check(|| {
+        let world = World::of(2);
+        let readers = [[0, 1], [1, 0]].map(|order| {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let seen = order.map(|file| world.generation(file, &guard));
+                assert!(seen[0] >= 1 && seen[1] >= 1, "an existing file was unknown");
+                assert!(seen[0] <= seen[1], "half a batch was seen");
+            })
+        });
+        assert_eq!(world.edit(&[0, 1]), [2, 2]);
+        join(readers.into());
+    });
+}
+
+/// A request that has joined the new revision of one member finds no other member old, and none that it joins is ended before
+/// the batch is visible.
+#[test]
+fn joiners_see_all_of_a_batch_or_nothing() {
+    check(|| {
+        let world = World::of(2);
+        let joiners = [[0, 1], [1, 0]].map(|order| {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let first = world.files[order[0]].visible(&world.clock, &guard).unwrap();
+                let second = world.files[order[1]].visible(&world.clock, &guard).unwrap();
+                assert!(first.generation() <= second.generation(), "the request sees half a batch");
+                if first.flight.load(Ordering::Acquire) == SUPERSEDED {
+                    let now = world.generation(order[1], &guard);
+                    assert_eq!(now, 2, "one member was ended while another was still old");
+                }
+            })
+        });
+        world.edit(&[0, 1]);
+        join(joiners.into());
+    });
+}
+
+/// Two batches with the same files in opposite order come one after the other, in the same order for each file.
+#[test]
+fn two_batches_have_one_order() {
+    check(|| {
+        let world = World::of(2);
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || world.edit(&[1, 0]))
+        };
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                assert!(world.generation(0, &guard) <= world.generation(1, &guard), "half a batch was seen");
+            })
+        };
+        let mine = world.edit(&[0, 1]);
+        let theirs = other.join().unwrap();
+        reader.join().unwrap();
+        assert_eq!(mine[0], mine[1]);
+        assert_eq!(theirs[0], theirs[1]);
+        assert_eq!(mine[0] + theirs[0], 5, "one made generation 2, the other 3");
+    });
+}
+
+/// A creation without the section and a batch that moves the same file on never lose the batch's revision.
+#[test]
+fn a_creation_never_loses_the_batch() {
+    check(|| {
+        let world = World::new(vec![Versions::empty(), Revision::first()]);
+        let creators = [0, 0].map(|file| {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let created = world.files[file].create(Revision::new(Link::committing(), 1));
+                let made = created.is_ok();
+                if let Err(lost) = created {
+                    std::mem::forget(lost);
+                }
+                assert!(world.files[file].visible(&world.clock, &guard).is_some(), "the file was unknown");
+                made
+            })
+        });
+        let generations = world.edit(&[0, 1]);
+        let created = join(creators.into()).into_iter().filter(|&made| made).count() as u64;
+        let guard = pin();
+        assert_eq!(generations[0], 1 + created, "the batch came after the creation, or on an empty slot");
+        assert_eq!(world.generation(0, &guard), generations[0], "the batch's revision was lost");
+    });
+}
+
+/// A retry without the section and a batch that moves the same file on: whatever leaves the slot is ended.
+#[test]
+fn a_retry_is_never_lost_under_a_batch() {
+    check(|| {
+        let world = World::of(2);
+        let retries = [0, 1].map(|file| {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let slot = &world.files[file];
+                let ended = slot.visible(&world.clock, &guard).unwrap();
+                let fresh = Revision::new(Link::committing(), ended.generation());
+                match slot.swing(ended, fresh.clone(), &guard) {
+                    Ok(Retired(old)) => std::mem::forget(old),
+                    Err(lost) => {
+                        fresh.end(SUPERSEDED);
+                        std::mem::forget(lost);
+                    }
+                }
+                fresh
+            })
+        });
+        world.edit(&[0, 1]);
+        let guard = pin();
+        for (file, fresh) in join(retries.into()).into_iter().enumerate() {
+            let ended = fresh.flight.load(Ordering::Acquire) == SUPERSEDED;
+            let current = world.files[file].is_current(&fresh, &world.clock, &guard);
+            assert!(ended != current, "a retry left the slot, and nobody ended it");
+        }
+    });
+}
+
+/// A worker that begins to seal after the commit is refused, nothing is ended before the commit, and who has seen the commit
+/// finds the old flight ended.
+#[test]
+fn a_seal_after_the_commit_is_refused_and_a_poll_helps() {
+    check(|| {
+        let world = World::of(2);
+        let guard = pin();
+        let old = world.files[0].visible(&world.clock, &guard).unwrap() as *const Revision as usize;
+        // SAFETY: the model never frees a revision: `edit` forgets what it retires.
+        let flight = move || unsafe { &*(old as *const Revision) };
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let late = world.generation(1, &guard) == 2;
+                if may_seal(&world.files[0], flight(), &world.clock, &guard) {
+                    assert!(!late, "what was superseded before the seal began was sealed");
+                    flight().end(DONE);
+                }
+            })
+        };
+        let poller = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let committed = world.generation(1, &guard) == 2;
+                if has_moved_on(&world.files[0], flight(), &world.clock, &guard) {
+                    flight().end(SUPERSEDED);
+                }
+                let state = flight().flight.load(Ordering::Acquire);
+                assert!(!committed || state != PENDING, "the successor is visible and the old handle still waits");
+                if state == SUPERSEDED {
+                    assert_eq!(world.generation(1, &guard), 2, "ended while another member is old");
+                }
+            })
+        };
+        world.edit(&[0, 1]);
+        worker.join().unwrap();
+        poller.join().unwrap();
+        assert_ne!(flight().flight.load(Ordering::Acquire), PENDING);
+    });
+}
+
+/// A captured view never changes its answer: what commits after the capture bears a later stamp.
+#[test]
+fn a_captured_view_is_sealed() {
+    check(|| {
+        let world = World::of(2);
+        let captures = [[0, 1], [1, 0]].map(|order| {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let at = world.clock.capture();
+                let first = order.map(|file| in_view(&world, file, at, &guard));
+                let again = order.map(|file| in_view(&world, file, at, &guard));
+                assert_eq!(first, again, "the view changed");
+                assert_eq!(first[0], first[1], "the view shows half a batch");
+            })
+        });
+        // The predecessors stay linked here, as captured views need them.
+        let guard = pin();
+        let shared = Transition::new();
+        let fresh: Vec<_> = (0..2).map(|_| Revision::new(Link::installing(), 2)).collect();
+        world.sequencer.run(2, || {
+            for (slot, fresh) in world.files.iter().zip(&fresh) {
+                assert!(slot.install(slot.head(&guard).unwrap(), fresh, Some(&shared)));
+            }
+            commit(fresh.iter().map(|fresh| &**fresh), Some(&shared));
+        });
+        join(captures.into());
+        std::mem::forget(shared);
+    });
+}
+
+fn in_view(world: &World, file: usize, at: u64, guard: &Guard) -> u64 {
+    let mut revision = world.files[file].head(guard).unwrap();
+    loop {
+        let stamp = back::stamp(revision, &world.clock);
+        if stamp != 0 && stamp <= at {
+            return revision.generation();
+        }
+        match back::prev(revision, guard) {
+            Some(prev) => revision = prev,
+            None => return revision.generation(),
+        }
+    }
+}
