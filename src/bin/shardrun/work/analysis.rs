@@ -1,0 +1,57 @@
+//! The Analysis of a file: its lines and definitions, and where its imports lead within the tree.
+//! It does not know how an import is resolved, nor what other files say.
+#![forbid(unsafe_code)]
+
+use super::facts::Lines;
+use super::resolve::{Tree, Verdict};
+use super::source::Source;
+
+/// What is known of a file within its tree.
+#[derive(Clone, Debug)]
+pub(crate) struct Analysis {
+    pub(crate) lines: Lines,
+    pub(crate) definitions: u32,
+    /// For each import in the file's order its verdict, and where its files end in `targets`.
+    outcomes: Box<[(Verdict, u32)]>,
+    targets: Box<[u32]>,
+    /// The files that this one imports, itself apart, sorted, each once.
+    pub(crate) edges: Box<[u32]>,
+}
+
+impl Analysis {
+    /// For each import its verdict and the files that it leads to.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (Verdict, &[u32])> {
+        let mut start = 0;
+        self.outcomes.iter().map(move |&(verdict, end)| {
+            let files = &self.targets[start..end as usize];
+            start = end as usize;
+            (verdict, files)
+        })
+    }
+
+    /// How many imports have this verdict.
+    pub(crate) fn count(&self, verdict: Verdict) -> u64 {
+        self.outcomes.iter().filter(|outcome| outcome.0 == verdict).count() as u64
+    }
+}
+
+/// Resolves the imports of file `number` of the tree.
+pub(crate) fn analyse(tree: &Tree, number: u32, source: &Source) -> Analysis {
+    let facts = &source.facts;
+    let mut outcomes = Vec::with_capacity(facts.imports.len());
+    let mut targets = Vec::with_capacity(facts.imports.len());
+    for (text, kind, _) in facts.imports.iter() {
+        let verdict = tree.resolve(number, text, kind, &mut targets);
+        outcomes.push((verdict, targets.len() as u32));
+    }
+    let mut edges: Vec<u32> = targets.iter().copied().filter(|&target| target != number).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    Analysis {
+        lines: facts.lines,
+        definitions: facts.definitions.len() as u32,
+        outcomes: outcomes.into(),
+        targets: targets.into(),
+        edges: edges.into(),
+    }
+}
