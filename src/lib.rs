@@ -11,6 +11,8 @@ mod runtime;
 mod stages;
 mod sync;
 
+pub use report::{DotWriter, TraceWriter};
+
 pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
 pub use stages::SequencerCounters;
 
