@@ -14,6 +14,11 @@ mod sync;
 pub use report::{DotWriter, TraceWriter};
 
 pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
+pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
+pub use runtime::{
+    BuildError, Clock, Driver, Pinning, Place, Pool, Priority, RefusedBecause, Rejected, Runtime, RuntimeBuilder,
+    Shutdown, TimerHandle, VirtualClock,
+};
 pub use stages::SequencerCounters;
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

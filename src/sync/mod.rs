@@ -12,8 +12,9 @@ pub(crate) mod queue;
 #[cfg(shardrun_loom)]
 mod standin;
 
+pub(crate) use crossbeam_utils::CachePadded;
 pub(crate) use mutant::mutant;
-pub(crate) use std::sync::{Arc, Weak};
+pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
 /// Atomics and fences of the world that is built.
 pub(crate) mod atomic {
@@ -99,6 +100,8 @@ pub(crate) mod thread {
     pub(crate) use loom::thread::spawn;
     #[cfg(all(test, shardrun_shuttle))]
     pub(crate) use shuttle::thread::spawn;
+
+    pub(crate) use std::thread::available_parallelism;
 
     /// Parks for at most `limit`. The model checkers know no time: there it parks until it is unparked.
     pub(crate) fn park_timeout(limit: std::time::Duration) {

@@ -7,10 +7,32 @@ pub(crate) type Listed = (&'static str, &'static str);
 pub(crate) const UNSAFE: &[Listed] = &[
     ("src/sync/epoch.rs", "the stand-in keeps the unsafe face of the real crate's defer_unchecked"),
     ("src/stages/versions.rs", "the pointer to the current revision counts by hand and is read under an epoch pin"),
+    ("src/runtime/affinity.rs", "the affinity mask is read and written by system calls"),
+    ("src/runtime/current.rs", "a thread finds its worker by a pointer into its own frame, without a reference count"),
+    ("src/runtime/fork.rs", "a handler for forked children is registered with the system"),
+    ("src/runtime/hot.rs", "the stealable continuation lies in a cell that a state word guards"),
+    ("src/runtime/job.rs", "a closure lies inline in an erased job, so that a small one costs no allocation"),
+    ("src/runtime/permits.rs", "the line of waiters belongs to the server of a combining section"),
+    ("src/runtime/timer.rs", "a deadline's job belongs to who leads its state away from armed"),
 ];
 
 /// Files that may name an atomic's ordering.
 pub(crate) const ORDERINGS: &[Listed] = &[
+    ("src/observe/counters.rs", "counters are relaxed, each with one writer"),
+    ("src/runtime/affinity.rs", "one automatically pinned runtime at a time in a process"),
+    ("src/runtime/barrier.rs", "the store-load barrier of all hand-shakes"),
+    ("src/runtime/bits.rs", "the idle and resting sets: a cleared bit is a claim"),
+    ("src/runtime/clock.rs", "the virtual clock and the latest time that a host's clock told"),
+    ("src/runtime/crew.rs", "the parking protocol"),
+    ("src/runtime/engine.rs", "the CPU of a pinned worker, for the counters"),
+    ("src/runtime/fork.rs", "the number of the process"),
+    ("src/runtime/hot.rs", "the stealable continuation"),
+    ("src/runtime/job.rs", "its tests count drops and runs"),
+    ("src/runtime/permits.rs", "the permit word, the line's combining section, its waiters"),
+    ("src/runtime/start.rs", "spares are counted and started"),
+    ("src/runtime/threads.rs", "injected failures of thread starts, for tests"),
+    ("src/runtime/timer.rs", "deadlines fire or are cancelled; the thread sleeps"),
+    ("src/runtime/worker.rs", "a worker tells thieves which of its queues may hold jobs"),
     ("src/sync/mod.rs", "the load that begins a compare-and-swap loop differs under loom"),
     ("src/sync/standin.rs", "the stand-in queues keep their length apart from their lock"),
     ("src/stages/demand.rs", "the demand word, with the argument of each edge beside it"),
@@ -22,6 +44,9 @@ pub(crate) const ORDERINGS: &[Listed] = &[
 
 /// Files that may hold a lock.
 pub(crate) const LOCKS: &[Listed] = &[
+    ("src/runtime/driven.rs", "whose turn it is when several threads drive; not on any path of a runtime with threads"),
+    ("src/runtime/threads.rs", "threads are started and joined: start and stop only"),
+    ("src/runtime/timer.rs", "the heap of deadlines, between the timer's thread and a shutdown; arming takes no lock"),
     ("src/sync/mod.rs", "the door wraps the lock of the world that is built"),
     ("src/sync/standin.rs", "stand-in queues exist only under loom"),
     ("src/stages/sequencer.rs", "the section that puts transitions in order; nothing of the host's runs inside"),

@@ -1,0 +1,64 @@
+//! What the calling thread is to a runtime: one of its workers, a driver of it, or a stranger.
+//! It does not know what a worker does.
+
+use super::engine::Engine;
+use super::place::Pool;
+use super::worker::Worker;
+use std::cell::Cell;
+use std::ptr;
+
+#[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
+crate::sync::thread_local! {
+    /// The worker that this thread is, null on other threads. It lies in the frame of `enter`, which puts null back.
+    static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+    /// The driven engine whose job runs on this thread, and for which pool.
+    static DRIVING: Cell<(*const Engine, Pool)> = const { Cell::new((ptr::null(), Pool::Workers)) };
+}
+
+#[cfg(any(shardrun_loom, shardrun_shuttle))]
+crate::sync::thread_local! {
+    static WORKER: Cell<*const Worker> = Cell::new(ptr::null());
+    static DRIVING: Cell<(*const Engine, Pool)> = Cell::new((ptr::null(), Pool::Workers));
+}
+
+/// Makes the calling thread `worker` for as long as `f` runs.
+pub(crate) fn enter<R>(worker: &Worker, f: impl FnOnce() -> R) -> R {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            WORKER.with(|current| current.set(ptr::null()));
+        }
+    }
+    WORKER.with(|current| current.set(worker));
+    let _leave = Leave;
+    f()
+}
+
+/// Calls `f` with the worker that the calling thread is, if it is one of any runtime.
+#[inline(always)]
+pub(crate) fn worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
+    let current = WORKER.with(Cell::get);
+    // SAFETY: the pointer is null or was set on this thread by `enter`, whose borrow of the worker lasts until it has put null
+    // back, and this call is inside it. The reference does not outlive the call, and only this thread ever has one.
+    f(unsafe { current.as_ref() })
+}
+
+/// Marks the calling thread as a driver of `engine` for `pool` while `f` runs.
+pub(crate) fn driving<R>(engine: &Engine, pool: Pool, f: impl FnOnce() -> R) -> R {
+    struct Restore((*const Engine, Pool));
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            DRIVING.with(|driving| driving.set(self.0));
+        }
+    }
+    let _restore = Restore(DRIVING.with(|driving| driving.replace((engine, pool))));
+    f()
+}
+
+/// The pool of `engine` that the calling thread works for at the moment, if any.
+pub(crate) fn pool_of(engine: &Engine) -> Option<Pool> {
+    worker(|worker| worker.filter(|worker| worker.is_of(engine)).map(|worker| worker.pool)).or_else(|| {
+        let (driven, pool) = DRIVING.with(Cell::get);
+        ptr::eq(driven, engine).then_some(pool)
+    })
+}

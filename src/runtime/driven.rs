@@ -1,0 +1,199 @@
+//! A runtime without threads: jobs wait until somebody drives, in the order of their priorities or in one that a seed chooses.
+//! It does not know who drives, nor when.
+#![forbid(unsafe_code)]
+
+use super::choice::Cursor;
+use super::contain;
+use super::current;
+use super::engine::Engine;
+use super::job::Job;
+use super::place::{LEVELS, Place, Priority};
+use crate::sync::queue::{Injector, Steal};
+use crate::sync::{CachePadded, Mutex};
+use std::collections::VecDeque;
+
+/// Continuations that are driven in a row before the queues are looked at.
+const STREAK_MAX: u8 = 3;
+
+/// The jobs of a runtime without threads.
+pub(crate) struct Driven {
+    order: Order,
+}
+
+enum Order {
+    /// By priority, and first come, first served within one.
+    Priority(Box<Inline>),
+    /// By a seed.
+    Seeded(Mutex<Seeded>),
+}
+
+struct Inline {
+    queues: [CachePadded<Injector<(Place, Job)>>; LEVELS],
+    hot: Injector<(Place, Job)>,
+    turn: Mutex<Turn>,
+}
+
+/// Whose turn it is: plain data, since threads that drive at once share it.
+#[derive(Default)]
+struct Turn {
+    cursor: Cursor,
+    streak: u8,
+}
+
+struct Seeded {
+    random: u64,
+    jobs: VecDeque<(Place, Job)>,
+}
+
+impl Driven {
+    /// Jobs run in the order of their priorities.
+    pub(crate) fn inline() -> Self {
+        let inline = Inline {
+            queues: std::array::from_fn(|_| CachePadded::new(Injector::new())),
+            hot: Injector::new(),
+            turn: Mutex::new(Turn::default()),
+        };
+        Self { order: Order::Priority(Box::new(inline)) }
+    }
+
+    /// Jobs run in an order that depends on the seed alone, as long as one thread drives at a time.
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self {
+            order: Order::Seeded(Mutex::new(Seeded { random: seed ^ 0x9e37_79b9_7f4a_7c15, jobs: VecDeque::new() })),
+        }
+    }
+
+    pub(crate) fn push(&self, engine: &Engine, place: Place, jobs: impl Iterator<Item = Job>) {
+        match &self.order {
+            Order::Priority(inline) => {
+                for job in jobs {
+                    inline.queues[place.priority.level()].push((place, job));
+                }
+            }
+            Order::Seeded(seeded) => {
+                for job in jobs {
+                    seeded.lock().jobs.push_back((place, job));
+                }
+            }
+        }
+        self.drain_if_closed(engine);
+    }
+
+    pub(crate) fn push_hot(&self, engine: &Engine, place: Place, job: Job) {
+        match &self.order {
+            Order::Priority(inline) if current::pool_of(engine) == Some(place.pool) => {
+                inline.hot.push((place, job));
+                self.drain_if_closed(engine);
+            }
+            _ => self.push(engine, place, std::iter::once(job)),
+        }
+    }
+
+    fn drain_if_closed(&self, engine: &Engine) {
+        super::barrier::full(); // pairs with `Crew::close`
+        if engine.refusal().is_some() {
+            let dropped = self.drain();
+            engine.outside_dropped.add_shared(dropped);
+        }
+    }
+
+    fn pop(&self) -> Option<(Place, Job)> {
+        match &self.order {
+            Order::Priority(inline) => inline.pop(),
+            Order::Seeded(seeded) => {
+                let mut seeded = seeded.lock();
+                let count = seeded.jobs.len() as u64;
+                let at = if count == 0 { 0 } else { seeded.next() % count };
+                seeded.jobs.swap_remove_front(at as usize)
+            }
+        }
+    }
+
+    /// Fires what is due and runs one job; false if there was none.
+    pub(crate) fn drive_one(&self, engine: &Engine) -> bool {
+        self.fire(engine);
+        let Some((place, job)) = self.pop() else { return false };
+        let result = current::driving(engine, place.pool, || contain::call(|| job.run()));
+        engine.drives.add_shared(1);
+        if let Err(payload) = result {
+            engine.outside_panics.add_shared(1);
+            engine.report_panic(None, payload);
+        }
+        true
+    }
+
+    /// Pushes the jobs whose deadlines have come.
+    pub(crate) fn fire(&self, engine: &Engine) {
+        engine.timer.turn(engine.now(), |place, job| self.push(engine, place, std::iter::once(job)));
+    }
+
+    pub(crate) fn drain(&self) -> u64 {
+        let mut dropped = 0;
+        while let Some((_, job)) = self.pop() {
+            contain::dropping(job);
+            dropped += 1;
+        }
+        dropped
+    }
+
+    pub(crate) fn add_depths(&self, depths: &mut [usize; LEVELS]) {
+        match &self.order {
+            Order::Priority(inline) => {
+                for (depth, queue) in depths.iter_mut().zip(&inline.queues) {
+                    *depth += queue.len();
+                }
+                depths[Priority::Interactive.level()] += inline.hot.len();
+            }
+            Order::Seeded(seeded) => {
+                for (place, _) in &seeded.lock().jobs {
+                    depths[place.priority.level()] += 1;
+                }
+            }
+        }
+    }
+}
+
+impl Inline {
+    fn pop(&self) -> Option<(Place, Job)> {
+        let mut turn = self.turn.lock();
+        if turn.streak < STREAK_MAX
+            && let Some(hot) = steal(&self.hot)
+        {
+            turn.streak += 1;
+            return Some(hot);
+        }
+        turn.streak = 0;
+        let mut ready = (0..LEVELS as u8).filter(|level| !self.queues[usize::from(*level)].is_empty());
+        let mut ready = ready.by_ref().fold(0, |set, level| set | 1 << level);
+        while ready != 0 {
+            let (level, after) = turn.cursor.choose(ready);
+            if let Some(found) = steal(&self.queues[level]) {
+                turn.cursor = after;
+                return Some(found);
+            }
+            ready &= !(1 << level);
+        }
+        steal(&self.hot)
+    }
+}
+
+fn steal<T>(queue: &Injector<T>) -> Option<T> {
+    loop {
+        match queue.steal() {
+            Steal::Success(found) => return Some(found),
+            Steal::Empty => return None,
+            Steal::Retry => {}
+        }
+    }
+}
+
+impl Seeded {
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}

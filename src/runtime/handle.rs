@@ -1,0 +1,271 @@
+//! The owner's handle of a runtime: put work on it, drive it, look at it, shut it down.
+//! It does not know how jobs reach a worker.
+#![forbid(unsafe_code)]
+
+use super::affinity;
+use super::builder::RuntimeBuilder;
+use super::current;
+use super::engine::{Engine, RefusedBecause};
+use super::job::Job;
+use super::place::{Place, Pool};
+use super::spawner::{Spawner, TimerHandle};
+use crate::observe::Counters;
+use crate::sync::Arc;
+use std::fmt;
+use std::time::Duration;
+
+/// A set of worker threads that run closures, with priorities, a pool for blocking work, deadlines, and counters.
+///
+/// Clones are handles of the same runtime. When the last one is dropped the runtime is shut down, as by
+/// [`shutdown`](Self::shutdown). What the engine's other parts keep does not hold it up.
+///
+/// ```
+/// let runtime = shardrun::Runtime::builder().workers(2).build()?;
+/// let (sender, receiver) = std::sync::mpsc::channel();
+/// runtime.execute(move || sender.send(6 * 7).unwrap())?;
+/// assert_eq!(receiver.recv(), Ok(42));
+/// runtime.shutdown();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Runtime {
+    owner: Arc<Owner>,
+}
+
+/// Shuts down when the last handle goes.
+struct Owner {
+    spawner: Spawner,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        shut_down(&self.spawner.engine, None);
+    }
+}
+
+/// What a shutdown left.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shutdown {
+    /// Threads that still run: those that were not waited for, since the caller is one of them, or that did not end in time.
+    pub running: usize,
+    /// Closures dropped unrun since the runtime was built.
+    pub dropped: u64,
+}
+
+/// Work that a runtime did not take, given back.
+pub struct Rejected<F> {
+    /// Why.
+    pub because: RefusedBecause,
+    /// The closure, or the iterator of a batch.
+    pub work: F,
+}
+
+impl<F> fmt::Debug for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rejected").field("because", &self.because).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for Rejected<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.because {
+            RefusedBecause::Shutdown => "the runtime is shut down",
+            RefusedBecause::Forked => "the runtime's threads were lost in a fork",
+        })
+    }
+}
+
+impl<F> std::error::Error for Rejected<F> {}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime").field("workers", &self.workers()).finish_non_exhaustive()
+    }
+}
+
+impl Runtime {
+    /// Options of a runtime to be built.
+    #[must_use]
+    pub fn builder() -> RuntimeBuilder {
+        RuntimeBuilder::default()
+    }
+
+    pub(crate) fn of(engine: Arc<Engine>) -> Self {
+        Self { owner: Arc::new(Owner { spawner: Spawner { engine } }) }
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.owner.spawner.engine
+    }
+
+    /// What the engine's parts hold instead of the runtime.
+    pub(crate) fn spawner(&self) -> &Spawner {
+        &self.owner.spawner
+    }
+
+    /// Runs `work` on the workers, at the default priority, some time. A panic of it is caught and counted.
+    ///
+    /// A closure of at most 48 bytes costs no allocation. From a worker it goes to that worker's own queue, where idle
+    /// workers find it; from elsewhere to a shared queue. Each closure that was taken is run once, or dropped once by a
+    /// shutdown.
+    ///
+    /// # Errors
+    /// Gives the closure back after a shutdown, and in a forked child.
+    #[inline]
+    pub fn execute<F: FnOnce() + Send + 'static>(&self, work: F) -> Result<(), Rejected<F>> {
+        self.execute_on(Place::default(), work)
+    }
+
+    /// As [`execute`](Self::execute), at a place.
+    ///
+    /// # Errors
+    /// As `execute`.
+    #[inline]
+    pub fn execute_on<F: FnOnce() + Send + 'static>(&self, place: Place, work: F) -> Result<(), Rejected<F>> {
+        let engine = self.engine();
+        if let Some(because) = engine.refusal() {
+            return Err(Rejected { because, work });
+        }
+        engine.submit(place, Job::new(work));
+        Ok(())
+    }
+
+    /// Runs many closures at a place, with one look for workers to wake: the cheapest way in from outside. How many there
+    /// were.
+    ///
+    /// The iterator is run to its end first. If it panics the panic goes on to the caller, and none of the closures runs.
+    ///
+    /// # Errors
+    /// Gives the iterator back untouched after a shutdown, and in a forked child.
+    pub fn execute_batch<I>(&self, place: Place, work: I) -> Result<usize, Rejected<I>>
+    where
+        I: IntoIterator,
+        I::Item: FnOnce() + Send + 'static,
+    {
+        let engine = self.engine();
+        if let Some(because) = engine.refusal() {
+            return Err(Rejected { because, work });
+        }
+        let jobs: Vec<Job> = work.into_iter().map(Job::new).collect();
+        let count = jobs.len();
+        if count > 0 {
+            engine.submit_all(place, jobs.into_iter());
+        }
+        Ok(count)
+    }
+
+    /// Runs `work` on the workers, at the default priority, once `delay` has passed on the runtime's clock. After a shutdown
+    /// the closure is dropped at once.
+    ///
+    /// The deadline only queues the closure: it is late by as much as the workers are busy. A deadline beyond what 64 bits of
+    /// nanoseconds hold is never reached.
+    pub fn after<F: FnOnce() + Send + 'static>(&self, delay: Duration, work: F) -> TimerHandle {
+        self.spawner().after_at(Place::default(), delay, Job::new(work))
+    }
+
+    /// The time on the runtime's clock: since it was built, or what the clock that was given to the builder says.
+    #[must_use]
+    pub fn now(&self) -> Duration {
+        self.engine().now()
+    }
+
+    /// How many worker threads it has, spares and I/O threads apart. None if it is driven.
+    #[must_use]
+    pub fn workers(&self) -> usize {
+        self.engine().crew(Pool::Workers).regular
+    }
+
+    /// How many I/O threads it has.
+    #[must_use]
+    pub fn io_threads(&self) -> usize {
+        self.engine().crew(Pool::Io).regular
+    }
+
+    /// The CPUs that the workers were to be pinned to, and why they are not pinned where `Pinning::Auto` decided so.
+    #[must_use]
+    pub fn pinning(&self) -> (&[usize], Option<&'static str>) {
+        let plan = &self.engine().config.plan;
+        (&plan.cpus, plan.note)
+    }
+
+    /// Runs one job on the calling thread, after queueing what is due. False if none waits, or the runtime has threads of its
+    /// own (see `Driver`).
+    pub fn drive_one(&self) -> bool {
+        self.spawner().drive_one()
+    }
+
+    /// Drives until no job waits; how many ran. Jobs that keep making new ones keep it going.
+    pub fn drive_all(&self) -> usize {
+        let mut ran = 0;
+        while self.drive_one() {
+            ran += 1;
+        }
+        ran
+    }
+
+    /// Moves the clock on and queues what has become due; false if the runtime's clock cannot be moved. A driven runtime
+    /// has a clock that can, unless another one was given to its builder.
+    pub fn advance(&self, by: Duration) -> bool {
+        let engine = self.engine();
+        let moved = engine.clock.advance(by);
+        match &engine.driven {
+            Some(driven) => driven.fire(engine),
+            None => engine.timer.poke(),
+        }
+        moved
+    }
+
+    /// A snapshot of what the runtime has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.engine().counters()
+    }
+
+    /// Calls `f` with the affinity mask that the process had at first, so that threads and processes that `f` starts do not
+    /// inherit a worker's one CPU. Only a pinned worker changes its mask for it.
+    pub fn unpinned<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Repin(Option<usize>);
+        impl Drop for Repin {
+            fn drop(&mut self) {
+                if let Some(cpu) = self.0 {
+                    affinity::pin(cpu);
+                }
+            }
+        }
+        let pinned = current::worker(|worker| {
+            let worker = worker.filter(|worker| worker.is_of(self.engine()))?;
+            worker.pinned()
+        });
+        if pinned.is_some() {
+            affinity::unpin();
+        }
+        let _repin = Repin(pinned);
+        f()
+    }
+
+    /// Shuts the runtime down: refuses further work, lets the running jobs end, drops every closure that waits, and joins
+    /// the threads. The wait lasts as long as the running jobs.
+    ///
+    /// Called from one of the runtime's own jobs, hooks or destructors it does all but wait. It may be called any number of
+    /// times, from several threads at once; in a forked child it does nothing.
+    pub fn shutdown(&self) -> Shutdown {
+        shut_down(&self.spawner().engine, None)
+    }
+
+    /// As [`shutdown`](Self::shutdown), waiting for at most `limit`. Threads that are still running then end by themselves.
+    pub fn shutdown_within(&self, limit: Duration) -> Shutdown {
+        shut_down(&self.spawner().engine, Some(limit))
+    }
+}
+
+fn shut_down(engine: &Engine, limit: Option<Duration>) -> Shutdown {
+    let mut running = 0;
+    if !engine.is_forked() {
+        engine.close();
+        let limit = if current::pool_of(engine).is_some() { Some(Duration::ZERO) } else { limit };
+        running = engine.threads.join(limit);
+        engine.drain();
+    }
+    Shutdown { running, dropped: engine.counters().dropped }
+}

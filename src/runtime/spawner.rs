@@ -1,0 +1,178 @@
+//! How the engine's parts put jobs on a runtime: a handle that does not keep the runtime running.
+//! It does not know what the jobs are for.
+#![forbid(unsafe_code)]
+
+use super::contain;
+use super::current;
+use super::engine::{Engine, RefusedBecause};
+use super::job::Job;
+use super::place::{Place, Pool, Priority};
+use super::start;
+use super::timer::Deadline;
+use crate::observe::Event;
+use crate::sync::Arc;
+use std::fmt;
+use std::time::Duration;
+
+/// Puts jobs on a runtime. All parts of the engine hold this, never a `Runtime`: it does not keep the runtime running.
+#[derive(Clone)]
+pub(crate) struct Spawner {
+    pub(crate) engine: Arc<Engine>,
+}
+
+impl fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Spawner").field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+impl Spawner {
+    /// Queues a job: on the calling worker's own queue if it is one of that pool, else on the pool's shared one.
+    ///
+    /// # Errors
+    /// Gives the job back after a shutdown, or in a forked child. A job that was taken before a shutdown and not run by then
+    /// is dropped.
+    #[inline]
+    pub(crate) fn push(&self, place: Place, job: Job) -> Result<(), Job> {
+        if self.engine.refusal().is_some() {
+            return Err(job);
+        }
+        self.engine.submit(place, job);
+        Ok(())
+    }
+
+    /// Queues the continuation of the job that runs now, to be run next where that is fair, and to be stolen if its worker is
+    /// busy otherwise. Costs a look for sleepers, like `push`.
+    ///
+    /// # Errors
+    /// As `push`.
+    pub(crate) fn push_hot(&self, place: Place, job: Job) -> Result<(), Job> {
+        if self.engine.refusal().is_some() {
+            return Err(job);
+        }
+        self.engine.submit_hot(place, job, false);
+        Ok(())
+    }
+
+    /// As `push_hot`, for a caller that *returns to the worker right after it and runs no host code before*: nobody is woken,
+    /// no atomic is touched, and no thief sees the job unless the worker is kept from running it next. A finisher that has
+    /// published and delivered calls this last.
+    ///
+    /// # Errors
+    /// As `push`.
+    #[inline]
+    pub(crate) fn push_next(&self, place: Place, job: Job) -> Result<(), Job> {
+        if self.engine.refusal().is_some() {
+            return Err(job);
+        }
+        self.engine.submit_hot(place, job, true);
+        Ok(())
+    }
+
+    /// Queues many jobs with one look for somebody to run them. The iterator may be host code: it is run to its end before
+    /// anything is queued, so that its panic leaves nothing behind. How many there were.
+    ///
+    /// # Errors
+    /// Gives the jobs back, as `push`.
+    pub(crate) fn push_batch(&self, place: Place, jobs: impl IntoIterator<Item = Job>) -> Result<usize, Vec<Job>> {
+        let jobs: Vec<Job> = jobs.into_iter().collect();
+        if self.engine.refusal().is_some() {
+            return Err(jobs);
+        }
+        let count = jobs.len();
+        if count > 0 {
+            self.engine.submit_all(place, jobs.into_iter());
+        }
+        Ok(count)
+    }
+
+    /// Whether the runtime is shut down, or its threads were lost in a fork.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.engine.refusal().is_some()
+    }
+
+    /// Why jobs are refused, if they are.
+    pub(crate) fn refusal(&self) -> Option<RefusedBecause> {
+        self.engine.refusal()
+    }
+
+    /// The time on the runtime's clock.
+    pub(crate) fn now(&self) -> Duration {
+        self.engine.now()
+    }
+
+    /// Runs `job` on the workers, at critical priority, once `delay` has passed. After a shutdown the job is dropped at once.
+    pub(crate) fn after(&self, delay: Duration, job: Job) -> TimerHandle {
+        self.after_at(Place::workers(Priority::Critical), delay, job)
+    }
+
+    /// As `after`, at a place.
+    pub(crate) fn after_at(&self, place: Place, delay: Duration, job: Job) -> TimerHandle {
+        let engine = &self.engine;
+        let deadline = engine.timer.arm(engine.now().saturating_add(delay), place, job);
+        start::timer(engine);
+        super::barrier::full(); // pairs with `Crew::close`: a deadline armed beside a shutdown is dropped by one of the two
+        if engine.refusal().is_some() {
+            engine.drain();
+        }
+        TimerHandle { engine: engine.clone(), deadline }
+    }
+
+    /// Whether nobody runs jobs but who drives: an inline or a seeded runtime.
+    pub(crate) fn is_driven(&self) -> bool {
+        self.engine.driven.is_some()
+    }
+
+    /// Runs one job of a driven runtime; false if there is none, or the runtime has threads of its own.
+    pub(crate) fn drive_one(&self) -> bool {
+        self.engine.driven.as_ref().is_some_and(|driven| driven.drive_one(&self.engine))
+    }
+
+    /// Whether the two put jobs on one runtime.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.engine, &other.engine)
+    }
+
+    /// Tells the observer, if there is one. `event` is called only then.
+    pub(crate) fn observe(&self, event: impl FnOnce() -> Event) {
+        if self.engine.watch.is_some() {
+            self.engine.event(&event());
+        }
+    }
+
+    /// Counts and reports a panic of the host's that was caught outside a job's own run.
+    pub(crate) fn caught(&self, payload: Box<dyn std::any::Any + Send>) {
+        self.engine.outside_panics.add_shared(1);
+        self.engine.report_panic(None, payload);
+    }
+}
+
+/// The pool of this runtime that the calling thread works for, if any: as one of its workers, or as the driver of a job.
+pub(crate) fn current_pool(spawner: &Spawner) -> Option<Pool> {
+    current::pool_of(&spawner.engine)
+}
+
+/// A deadline that was set. Dropping the handle leaves it set.
+#[must_use = "to drop the handle leaves the deadline set"]
+pub struct TimerHandle {
+    engine: Arc<Engine>,
+    deadline: Arc<Deadline>,
+}
+
+impl TimerHandle {
+    /// Cancels the deadline: true if it had not fired and was not cancelled; then its closure is dropped here and never runs.
+    /// False if it has fired: then its closure runs, or has run. Exactly one of the two wins.
+    pub fn cancel(&self) -> bool {
+        let Some(job) = self.engine.timer.cancel(&self.deadline) else { return false };
+        if !contain::dropping(job) {
+            self.engine.outside_panics.add_shared(1);
+        }
+        true
+    }
+}
+
+impl fmt::Debug for TimerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TimerHandle").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! The life of each thread of a runtime: what it does before, between and after its work; spares; the timer's thread.
+//! It does not know which jobs it runs.
+#![forbid(unsafe_code)]
+
+use super::affinity;
+use super::barrier;
+use super::crew::Crew;
+use super::current;
+use super::engine::Engine;
+use super::place::{Place, Pool};
+use super::threads::Threads;
+use super::worker::{End, Worker};
+use crate::observe::Event;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::sync::{stat, thread};
+use std::io;
+use std::time::Duration;
+
+/// The longest that the timer's thread sleeps beside a clock of the host's, which passes at a rate of its own.
+const HOSTED_CLOCK_STEP: Duration = Duration::from_millis(1);
+
+/// Starts one worker of a pool.
+///
+/// # Errors
+/// The operating system's.
+pub(crate) fn worker(engine: &Arc<Engine>, pool: Pool, index: usize) -> io::Result<()> {
+    let kind = match pool {
+        _ if index >= engine.crew(pool).regular => "spare",
+        Pool::Workers => "w",
+        Pool::Io => "io",
+    };
+    let name = format!("{}-{kind}{index}", engine.config.thread_name);
+    Threads::start(engine, name, engine.config.stack_size, move |engine| live(engine, pool, index))
+}
+
+/// The whole life of a worker's thread.
+fn live(engine: Arc<Engine>, pool: Pool, index: usize) {
+    match engine.config.plan.cpus.get(index) {
+        Some(cpu) if pool == Pool::Workers && index < engine.crew(pool).regular => {
+            if affinity::pin(*cpu) {
+                engine.crew(pool).slot(index).pinned.store(*cpu + 1, stat::Ordering::Relaxed);
+            }
+        }
+        _ if !engine.config.plan.cpus.is_empty() => affinity::unpin(),
+        _ => {}
+    }
+    let id = engine.crew(pool).id(index);
+    let worker = Worker::new(engine.clone(), pool, index);
+    current::enter(&worker, || {
+        engine.hook(engine.config.on_start.as_ref(), id);
+        while worker.work() == End::Rest && engine.crew(pool).rest(index) {}
+        engine.hook(engine.config.on_stop.as_ref(), id);
+    });
+}
+
+impl Crew {
+    /// A spare rests until somebody needs it; false if the crew is closed instead.
+    fn rest(&self, index: usize) -> bool {
+        self.resting.insert(index);
+        barrier::full(); // pairs with `close`
+        if self.is_closed() {
+            self.resting.claim(index);
+        }
+        while self.resting.contains(index) {
+            thread::park();
+        }
+        !self.is_closed()
+    }
+
+    /// One of the spares that are to rest, taken by one of them or by who needs one.
+    pub(crate) fn take_surplus(&self) -> bool {
+        let mut surplus = self.surplus.load(Ordering::Relaxed);
+        while surplus > 0 {
+            // ordering: a count of wishes; what a spare works on comes through the queues.
+            match self.surplus.compare_exchange(surplus, surplus - 1, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => surplus = now,
+            }
+        }
+        false
+    }
+}
+
+/// A spare takes the place of a worker of `pool` that is about to block; false if none can.
+fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
+    let crew = engine.crew(pool);
+    if crew.take_surplus() {
+        crew.wake_for_work(Some(blocked));
+        return true;
+    }
+    if let Some(spare) = crew.resting.claim_any() {
+        crew.unpark(spare);
+        engine.event(&Event::SpareStarted { worker: crew.id(spare) });
+        return true;
+    }
+    let mut index = crew.started.load(Ordering::Acquire);
+    while index < crew.capacity() {
+        // ordering: the slot's contents are published by the thread that opens it.
+        match crew.started.compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => {
+                if worker(engine, pool, index).is_ok() {
+                    engine.event(&Event::SpareStarted { worker: crew.id(index) });
+                    return true;
+                }
+                // Give the slot back, unless another one was taken meanwhile.
+                let _ = crew.started.compare_exchange(index + 1, index, Ordering::AcqRel, Ordering::Relaxed);
+                break;
+            }
+            Err(now) => index = now,
+        }
+    }
+    engine.spares_missing.add_shared(1);
+    engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
+    crew.wake_for_work(Some(blocked));
+    false
+}
+
+/// Runs `f`, which is about to block the calling thread. On a worker a spare takes its place meanwhile, up to the limit of
+/// spares; whatever the worker was to do next can be taken by others. Elsewhere it is a plain call.
+pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
+    struct Back(Arc<Engine>, Pool);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            // ordering: as in `take_surplus`.
+            self.0.crew(self.1).surplus.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+    let _back = current::worker(|worker| {
+        let worker = worker?;
+        worker.expose();
+        let (engine, pool) = (worker.engine(), worker.pool);
+        lend(engine, pool, worker.index).then(|| Back(engine.clone(), pool))
+    });
+    f()
+}
+
+/// Starts the timer's thread at the first deadline of a runtime with threads. A thread that cannot be started is tried again
+/// at the next deadline.
+pub(crate) fn timer(engine: &Arc<Engine>) {
+    if engine.driven.is_some() || engine.timer.started.swap(true, stat::Ordering::AcqRel) {
+        return;
+    }
+    let name = format!("{}-timer", engine.config.thread_name);
+    if Threads::start(engine, name, engine.config.stack_size, turn_timer).is_err() {
+        engine.timer.started.store(false, stat::Ordering::Release);
+    }
+}
+
+fn turn_timer(engine: Arc<Engine>) {
+    affinity::unpin();
+    let timer = &engine.timer;
+    timer.adopt(thread::current());
+    while engine.refusal().is_none() {
+        let now = engine.now();
+        let next = timer.turn(now, |place: Place, job| engine.submit(place, job));
+        let until = next.map(|next| next.saturating_sub(now));
+        if until != Some(Duration::ZERO) && timer.sleeps(next) && engine.refusal().is_none() {
+            match until {
+                None => thread::park(),
+                Some(until) if engine.clock.is_system() => thread::park_timeout(until),
+                Some(_) => thread::park_timeout(HOSTED_CLOCK_STEP),
+            }
+        }
+        timer.woke();
+    }
+}

@@ -1,0 +1,105 @@
+//! The threads of a runtime from start to join.
+//! It does not know what they do.
+#![forbid(unsafe_code)]
+
+use crate::sync::stat::{AtomicUsize, Ordering};
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::io;
+use std::time::{Duration, Instant};
+
+#[derive(Default)]
+struct State {
+    handles: Vec<JoinHandle<()>>,
+    live: usize,
+    closed: bool,
+}
+
+/// Starts threads, and waits for their end.
+pub(crate) struct Threads {
+    state: Mutex<State>,
+    ended: Condvar,
+    /// How many more starts succeed before one is made to fail, plus one; zero for no injected failure.
+    fail_after: AtomicUsize,
+}
+
+impl Threads {
+    /// With a start that is made to fail: the one after `after` good ones. For tests.
+    pub(crate) fn failing_after(after: Option<usize>) -> Self {
+        Self {
+            state: Mutex::new(State::default()),
+            ended: Condvar::new(),
+            fail_after: AtomicUsize::new(after.map_or(0, |after| after + 1)),
+        }
+    }
+
+    /// Starts a thread that runs `main` with what `owner` yields.
+    ///
+    /// # Errors
+    /// The operating system's, or that the runtime is closed.
+    pub(crate) fn start<T: AsRef<Self> + Send + Sync + 'static>(
+        owner: &Arc<T>,
+        name: String,
+        stack: usize,
+        main: impl FnOnce(Arc<T>) + Send + 'static,
+    ) -> io::Result<()> {
+        struct Ended<T: AsRef<Threads>>(Arc<T>);
+        impl<T: AsRef<Threads>> Drop for Ended<T> {
+            fn drop(&mut self) {
+                let threads = (*self.0).as_ref();
+                threads.state.lock().live -= 1;
+                threads.ended.notify_all();
+            }
+        }
+        let me = (**owner).as_ref();
+        let mut state = me.state.lock();
+        if state.closed {
+            return Err(io::Error::other("the runtime is shut down"));
+        }
+        me.injected_failure()?;
+        let theirs = owner.clone();
+        let handle = Builder::new().name(name).stack_size(stack).spawn(move || {
+            let ended = Ended(theirs.clone());
+            main(theirs);
+            drop(ended);
+        })?;
+        state.handles.push(handle);
+        state.live += 1;
+        Ok(())
+    }
+
+    fn injected_failure(&self) -> io::Result<()> {
+        match self.fail_after.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            1 => Err(io::Error::other("a thread start that a test made fail")),
+            more => {
+                self.fail_after.store(more - 1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// Starts nothing from now on.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+    }
+
+    /// Waits until all threads have ended, at most for `limit`; how many have not.
+    pub(crate) fn join(&self, limit: Option<Duration>) -> usize {
+        let until = limit.map(|limit| Instant::now() + limit);
+        let mut state = self.state.lock();
+        while state.live > 0 {
+            state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
+                None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return state.live,
+                Some(left) => self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        let handles = std::mem::take(&mut state.handles);
+        drop(state);
+        for handle in handles {
+            let _ = handle.join();
+        }
+        0
+    }
+}

@@ -1,0 +1,480 @@
+//! One worker thread: its queues, the order in which it takes jobs, how it looks for more, and how it sleeps.
+//! It does not know what a job does, nor who pushes it.
+#![forbid(unsafe_code)]
+
+use super::choice::Cursor;
+use super::contain;
+use super::crew::{Crew, Slot};
+use super::engine::Engine;
+use super::job::Job;
+use super::place::{LEVELS, Pool};
+use super::spin::Spin;
+use crate::observe::Event;
+use crate::sync::atomic::Ordering;
+use crate::sync::queue::Worker as Queue;
+use crate::sync::{Arc, hint, stat, thread};
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Continuations that a worker runs in a row at one level before it looks at that level's queue: a pair of jobs that keep
+/// making each other ready must not shut the others out.
+const STREAK_MAX: u8 = 3;
+/// Every how many selections a level's shared queue is looked at although the worker has jobs of its own at that level.
+const OUTSIDE_EVERY: u32 = 16;
+/// How many jobs such a look takes along.
+const OUTSIDE_TAKE: usize = 4;
+/// Rounds of spinning during which a thief leaves a victim its continuation, which it will most likely run at once.
+const HOT_PATIENCE: u32 = 32;
+/// Victims looked at in one round of spinning.
+const VICTIMS_A_ROUND: usize = 8;
+
+/// Why a worker stops working.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The runtime is shut down.
+    Closed,
+    /// A spare is not needed any more.
+    Rest,
+}
+
+/// A worker, owned by its thread.
+pub(crate) struct Worker {
+    engine: Arc<Engine>,
+    pub(crate) pool: Pool,
+    pub(crate) index: usize,
+    queues: [Queue<Job>; LEVELS],
+    /// The continuation that runs next; no thief sees it, since the worker is about to take it.
+    next: Cell<Option<Job>>,
+    /// One bit: the level of `next`. Zero if there is none.
+    next_bit: Cell<u32>,
+    cursor: Cell<Cursor>,
+    streak: Cell<u8>,
+    tick: Cell<u32>,
+    random: Cell<u32>,
+    spin: Spin,
+}
+
+impl Worker {
+    pub(crate) fn new(engine: Arc<Engine>, pool: Pool, index: usize) -> Self {
+        let spin = Spin::new(engine.config.spin);
+        Self {
+            engine,
+            pool,
+            index,
+            queues: std::array::from_fn(|_| Queue::new_fifo()),
+            next: Cell::new(None),
+            next_bit: Cell::new(0),
+            cursor: Cell::new(Cursor::default()),
+            streak: Cell::new(0),
+            tick: Cell::new(0),
+            random: Cell::new(0x9e37_79b9 ^ (index as u32 + 1)),
+            spin,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_of(&self, engine: &Engine) -> bool {
+        std::ptr::eq(&raw const *self.engine, engine)
+    }
+
+    /// The CPU that it is pinned to, if it is.
+    pub(crate) fn pinned(&self) -> Option<usize> {
+        self.slot().pinned.load(stat::Ordering::Relaxed).checked_sub(1)
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    #[inline(always)]
+    pub(crate) fn crew(&self) -> &Crew {
+        self.engine.crew(self.pool)
+    }
+
+    #[inline(always)]
+    fn slot(&self) -> &Slot {
+        self.crew().slot(self.index)
+    }
+
+    fn is_spare(&self) -> bool {
+        self.index >= self.crew().regular
+    }
+
+    /// Works until the runtime is shut down or the worker is to rest, and then leaves its queues empty.
+    pub(crate) fn work(&self) -> End {
+        self.slot().open(&self.queues, thread::current());
+        let mut begun = Instant::now();
+        loop {
+            while let Some(job) = self.select() {
+                self.run(job);
+                if self.is_spare() && self.may_rest() {
+                    return self.rest(begun, false);
+                }
+            }
+            let idle = Instant::now();
+            self.slot().counters.busy_nanos.add(nanos(idle - begun));
+            match self.search() {
+                Ok(job) => {
+                    begun = Instant::now();
+                    self.spin.learn(begun - idle);
+                    self.run(job);
+                }
+                Err(End::Rest) => return self.rest(idle, true),
+                Err(End::Closed) => {
+                    let dropped = self.drop_jobs();
+                    self.slot().counters.dropped.add(dropped);
+                    return End::Closed;
+                }
+            }
+        }
+    }
+
+    fn rest(&self, begun: Instant, counted: bool) -> End {
+        if !counted {
+            self.slot().counters.busy_nanos.add(nanos(begun.elapsed()));
+        }
+        let mut moved = false;
+        while let Some((level, job)) = self.pop_any() {
+            self.crew().inject(level, std::iter::once(job));
+            moved = true;
+        }
+        if !moved {
+            self.crew().wake_for_work(Some(self.index));
+        }
+        End::Rest
+    }
+
+    /// Whether this spare has nobody to stand in for any more; then it must rest.
+    fn may_rest(&self) -> bool {
+        self.crew().take_surplus()
+    }
+
+    #[inline]
+    fn run(&self, job: Job) {
+        let counters = &self.slot().counters;
+        let result = match &self.engine.watch {
+            None => contain::call(|| job.run()),
+            Some(_) => self.run_watched(job),
+        };
+        counters.executed.add(1);
+        if let Err(payload) = result {
+            counters.panics.add(1);
+            self.engine.report_panic(Some(self.crew().id(self.index)), payload);
+        }
+    }
+
+    #[cold]
+    fn run_watched(&self, job: Job) -> Result<(), contain::Payload> {
+        let worker = self.crew().id(self.index);
+        let every = u64::from(self.engine.watch.as_ref().map_or(0, |watch| watch.every));
+        if every == 0 || !self.slot().counters.executed.get().is_multiple_of(every) {
+            return contain::call(|| job.run());
+        }
+        self.engine.event(&Event::JobStarted { worker, at: self.engine.now() });
+        let result = contain::call(|| job.run());
+        self.engine.event(&Event::JobFinished { worker, at: self.engine.now(), panicked: result.is_err() });
+        result
+    }
+
+    /// Pushes to the worker's own queue. Refusing is the caller's affair.
+    #[inline]
+    pub(crate) fn push(&self, level: usize, job: Job) {
+        self.queues[level].push(job);
+        self.mark(level);
+        self.crew().pushed(None, Some(self.index));
+    }
+
+    /// Pushes many with one look for somebody to help.
+    pub(crate) fn push_all(&self, level: usize, jobs: impl Iterator<Item = Job>) {
+        for job in jobs {
+            self.queues[level].push(job);
+        }
+        self.mark(level);
+        self.crew().pushed(None, Some(self.index));
+    }
+
+    /// Makes `job` the next continuation, seen by thieves. The one that was there goes to its queue.
+    pub(crate) fn push_hot(&self, level: usize, job: Job) {
+        let slot = self.slot();
+        if let Some((level, older)) = slot.hot.take() {
+            self.queues[level].push(older);
+            self.mark(level);
+        }
+        if let Err(job) = slot.hot.put(level, job) {
+            self.queues[level].push(job);
+            self.mark(level);
+        }
+        self.crew().pushed(None, Some(self.index));
+    }
+
+    /// Makes `job` the next continuation, unseen by thieves until the worker does something else first.
+    #[inline]
+    pub(crate) fn push_next(&self, level: usize, job: Job) {
+        if self.next_bit.get() != 0 {
+            self.expose();
+        }
+        self.next.set(Some(job));
+        self.next_bit.set(1 << level);
+    }
+
+    /// Shows the unseen continuation to thieves.
+    #[cold]
+    pub(crate) fn expose(&self) {
+        let bit = self.next_bit.replace(0);
+        if let Some(job) = self.next.take() {
+            self.push_hot(bit.trailing_zeros() as usize, job);
+        }
+    }
+
+    /// Notes that the own queue of a level may hold jobs.
+    #[inline(always)]
+    fn mark(&self, level: usize) {
+        let levels = &self.slot().levels;
+        let known = levels.load(Ordering::Relaxed);
+        if known & (1 << level) == 0 {
+            // ordering: the push that follows or precedes it is published by the queue; `pushed`'s barrier stands behind both.
+            levels.store(known | 1 << level, Ordering::Relaxed);
+        }
+    }
+
+    fn unmark(&self, level: usize) {
+        let levels = &self.slot().levels;
+        levels.store(levels.load(Ordering::Relaxed) & !(1 << level), Ordering::Relaxed);
+    }
+
+    /// The next job by the table, from the worker's own queues and the shared ones.
+    #[inline]
+    pub(crate) fn select(&self) -> Option<Job> {
+        let slot = self.slot();
+        loop {
+            let (injected, closed) = self.crew().look();
+            if closed {
+                return None;
+            }
+            let hot = slot.hot.level().map_or(0, |level| 1 << level);
+            let ready = slot.levels.load(Ordering::Relaxed) | self.next_bit.get() | hot | injected;
+            if ready == 0 {
+                return None;
+            }
+            let (level, after) = self.cursor.get().choose(ready as u8);
+            if let Some(job) = self.take(level, injected) {
+                self.cursor.set(after);
+                if self.next_bit.get() != 0 {
+                    self.expose();
+                }
+                return Some(job);
+            }
+        }
+    }
+
+    /// A job of one level: the continuation unless it had its turns, then the own queue, then the shared one. Clears what says
+    /// that the level has jobs if it finds none.
+    #[inline]
+    fn take(&self, level: usize, injected: u32) -> Option<Job> {
+        let streak = self.streak.get();
+        if streak < STREAK_MAX
+            && let Some(job) = self.take_continuation(level)
+        {
+            self.streak.set(streak + 1);
+            return Some(job);
+        }
+        let outside = injected & (1 << level) != 0;
+        let tick = self.tick.get().wrapping_add(1);
+        self.tick.set(tick);
+        if outside && tick.is_multiple_of(OUTSIDE_EVERY) {
+            self.take_along(level);
+        }
+        if let Some(job) = self.queues[level].pop() {
+            self.streak.set(0);
+            return Some(job);
+        }
+        self.unmark(level);
+        if outside && let Some(job) = self.crew().take_injected(level, &self.queues[level]) {
+            if !self.queues[level].is_empty() {
+                self.mark(level);
+            }
+            self.streak.set(0);
+            return Some(job);
+        }
+        self.take_continuation(level)
+    }
+
+    #[inline]
+    fn take_continuation(&self, level: usize) -> Option<Job> {
+        if self.next_bit.get() == 1 << level {
+            self.next_bit.set(0);
+            return self.next.take();
+        }
+        if self.slot().hot.level() == Some(level) {
+            return self.slot().hot.take().map(|(_, job)| job);
+        }
+        None
+    }
+
+    /// Moves a few jobs from the shared queue behind the worker's own, so that outside work is never shut out.
+    fn take_along(&self, level: usize) {
+        for _ in 0..OUTSIDE_TAKE {
+            let Some(job) = self.crew().take_one_injected(level) else { return };
+            self.queues[level].push(job);
+            self.mark(level);
+        }
+    }
+
+    /// Whatever the worker still has; for one that ends or rests.
+    fn pop_any(&self) -> Option<(usize, Job)> {
+        self.expose();
+        if let Some(hot) = self.slot().hot.take() {
+            return Some(hot);
+        }
+        (0..LEVELS).find_map(|level| {
+            let job = self.queues[level].pop();
+            if job.is_none() {
+                self.unmark(level);
+            }
+            job.map(|job| (level, job))
+        })
+    }
+
+    fn drop_jobs(&self) -> u64 {
+        let mut dropped = 0;
+        while let Some((_, job)) = self.pop_any() {
+            if !contain::dropping(job) {
+                self.slot().counters.panics.add(1);
+            }
+            dropped += 1;
+        }
+        dropped
+    }
+
+    /// Looks for a job elsewhere: takes over, spins, sleeps.
+    fn search(&self) -> Result<Job, End> {
+        let crew = self.crew();
+        let mut searching = false;
+        loop {
+            if crew.is_closed() {
+                return Err(End::Closed);
+            }
+            if self.is_spare() && self.may_rest() {
+                if searching {
+                    crew.found(self.index);
+                }
+                return Err(End::Rest);
+            }
+            let spins = self.spin.budget() > 0 && (searching || crew.begin_search());
+            searching |= spins;
+            let job = self.select().or_else(|| self.take_elsewhere(!spins));
+            let job = job.or_else(|| if spins { self.spin() } else { None });
+            if let Some(job) = job {
+                if searching {
+                    crew.found(self.index);
+                }
+                return Ok(job);
+            }
+            if !crew.announce(self.index, searching) {
+                searching = !crew.retract(self.index);
+                continue;
+            }
+            self.sleep();
+            searching = true;
+        }
+    }
+
+    fn sleep(&self) {
+        let crew = self.crew();
+        let worker = crew.id(self.index);
+        self.slot().counters.parks.add(1);
+        if self.engine.watch.is_some() {
+            self.engine.event(&Event::Parked { worker, at: self.engine.now() });
+        }
+        crew.sleep(self.index);
+        if self.engine.watch.is_some() {
+            self.engine.event(&Event::Unparked { worker, at: self.engine.now() });
+        }
+    }
+
+    /// A job from a shared queue, whatever its hint says, or from another worker.
+    fn take_elsewhere(&self, hot: bool) -> Option<Job> {
+        let crew = self.crew();
+        for level in crew.injectors_with_work() {
+            if let Some(job) = crew.take_injected(level, &self.queues[level]) {
+                if !self.queues[level].is_empty() {
+                    self.mark(level);
+                }
+                return Some(job);
+            }
+        }
+        self.steal(crew.slots().len(), hot)
+    }
+
+    /// Looks at `count` other workers, from a random one on.
+    fn steal(&self, count: usize, hot: bool) -> Option<Job> {
+        let slots = self.crew().slots();
+        let first = self.random() as usize % slots.len();
+        for victim in (first..slots.len()).chain(0..first).take(count) {
+            if victim == self.index {
+                continue;
+            }
+            let taken = slots[victim].steal(&self.queues);
+            let taken = taken.or_else(|| if hot { slots[victim].hot.take() } else { None });
+            if let Some((level, job)) = taken {
+                if !self.queues[level].is_empty() {
+                    self.mark(level);
+                }
+                self.stole(victim);
+                return Some(job);
+            }
+        }
+        None
+    }
+
+    fn stole(&self, victim: usize) {
+        self.slot().counters.steals.add(1);
+        if self.engine.watch.is_some() {
+            let crew = self.crew();
+            self.engine.event(&Event::Stole { worker: crew.id(self.index), victim: crew.id(victim) });
+        }
+    }
+
+    fn random(&self) -> u32 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 17;
+        x ^= x << 5;
+        self.random.set(x);
+        x
+    }
+
+    /// Looks around for a while, as the one searcher of the crew.
+    fn spin(&self) -> Option<Job> {
+        let crew = self.crew();
+        let (begun, budget) = (Instant::now(), Duration::from_nanos(self.spin.budget()));
+        self.slot().counters.spins.add(1);
+        for round in 1_u32.. {
+            for _ in 0..8 {
+                hint::spin_loop();
+            }
+            let (injected, closed) = crew.look();
+            if closed {
+                return None;
+            }
+            let job = if injected != 0 { self.select() } else { None };
+            let job = job.or_else(|| self.steal(VICTIMS_A_ROUND, round > HOT_PATIENCE));
+            if job.is_some() {
+                return job;
+            }
+            if round.is_multiple_of(8) {
+                if begun.elapsed() > budget {
+                    return None;
+                }
+                if self.engine.config.crowded {
+                    thread::yield_now();
+                }
+            }
+        }
+        None
+    }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,142 @@
+//! Work put on a runtime from inside and outside runs once, in order, by priority, and a panic of it stays where it was.
+
+use shardrun::{Place, Priority, Runtime};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn small(workers: usize) -> Runtime {
+    Runtime::builder().workers(workers).io_threads(1).build().expect("a small runtime starts")
+}
+
+/// Occupies the only worker until the sender is dropped.
+fn gate(runtime: &Runtime) -> Sender<()> {
+    let (open, closed) = channel::<()>();
+    let (entered, inside) = channel();
+    runtime
+        .execute(move || {
+            entered.send(()).unwrap();
+            let _ = closed.recv();
+        })
+        .unwrap();
+    inside.recv_timeout(SOON).expect("the gate is entered");
+    open
+}
+
+fn next<T>(from: &Receiver<T>) -> T {
+    from.recv_timeout(SOON).expect("it comes")
+}
+
+#[test]
+fn work_from_outside_runs() {
+    let runtime = small(2);
+    let (sender, receiver) = channel();
+    for n in 0..100 {
+        let sender = sender.clone();
+        runtime.execute(move || sender.send(n).unwrap()).unwrap();
+    }
+    let mut got: Vec<i32> = (0..100).map(|_| next(&receiver)).collect();
+    got.sort_unstable();
+    assert_eq!(got, (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn work_from_inside_runs_wherever_it_is_placed() {
+    let runtime = small(2);
+    let (sender, receiver) = channel();
+    let inner = runtime.clone();
+    runtime
+        .execute(move || {
+            for priority in Priority::ALL {
+                for place in [Place::workers(priority), Place::io(priority)] {
+                    let sender = sender.clone();
+                    inner
+                        .execute_on(place, move || {
+                            sender.send((place, std::thread::current().name().map(str::to_owned))).unwrap()
+                        })
+                        .unwrap();
+                }
+            }
+        })
+        .unwrap();
+    for _ in 0..8 {
+        let (place, name) = next(&receiver);
+        let io = name.expect("workers have names").contains("-io");
+        assert_eq!(io, place.pool == shardrun::Pool::Io);
+    }
+}
+
+#[test]
+fn b24_equal_priorities_run_in_the_order_of_submission() {
+    let runtime = small(1);
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let gate = gate(&runtime);
+    for n in 0..10_000 {
+        let order = order.clone();
+        let priority = Priority::ALL[n % 3];
+        runtime.execute_on(priority.into(), move || order.lock().unwrap().push((priority, n))).unwrap();
+    }
+    drop(gate);
+    let (done, end) = channel();
+    runtime.execute_on(Priority::Maintenance.into(), move || done.send(()).unwrap()).unwrap();
+    // The last job of the lowest level may pass others: wait for all.
+    next(&end);
+    while order.lock().unwrap().len() < 10_000 {
+        std::thread::yield_now();
+    }
+    let order = order.lock().unwrap();
+    for priority in &Priority::ALL[..3] {
+        let of_it: Vec<_> = order.iter().filter(|(p, _)| p == priority).map(|(_, n)| *n).collect();
+        assert!(of_it.is_sorted(), "{priority:?} ran out of order");
+    }
+}
+
+#[test]
+fn b53_panicking_jobs_cost_no_worker_and_no_other_job() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            if !std::thread::panicking() {
+                panic!("in a destructor");
+            }
+        }
+    }
+    std::panic::set_hook(Box::new(|_| {}));
+    let runtime = small(4);
+    let ran = Arc::new(AtomicUsize::new(0));
+    for n in 0..10_000 {
+        let ran = ran.clone();
+        runtime
+            .execute(move || {
+                ran.fetch_add(1, Ordering::Relaxed);
+                match n % 12 {
+                    0 => panic!("with text"),
+                    3 => std::panic::panic_any(17),
+                    6 => std::panic::panic_any(Bomb),
+                    9 => drop(Bomb),
+                    _ => {}
+                }
+            })
+            .unwrap();
+    }
+    let barrier = Arc::new(Barrier::new(5));
+    for _ in 0..4 {
+        let barrier = barrier.clone();
+        runtime
+            .execute_on(Priority::Maintenance.into(), move || {
+                barrier.wait();
+            })
+            .unwrap();
+    }
+    // Passes only if four workers are there.
+    barrier.wait();
+    while runtime.counters().executed() < 10_004 {
+        std::thread::yield_now();
+    }
+    let _ = std::panic::take_hook();
+    assert_eq!(ran.load(Ordering::Relaxed), 10_000);
+    assert_eq!(runtime.counters().panics(), 10_000_usize.div_ceil(3) as u64);
+}
