@@ -86,7 +86,6 @@ impl fmt::Debug for Runtime {
 
 impl Runtime {
     /// Options of a runtime to be built.
-    #[must_use]
     pub fn builder() -> RuntimeBuilder {
         RuntimeBuilder::default()
     }

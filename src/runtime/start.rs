@@ -36,12 +36,13 @@ pub(crate) fn worker(engine: &Arc<Engine>, pool: Pool, index: usize) -> io::Resu
 
 /// The whole life of a worker's thread.
 fn live(engine: Arc<Engine>, pool: Pool, index: usize) {
+    let crew = engine.crew(pool);
+    let regular = pool == Pool::Workers && index < crew.regular;
     match engine.config.plan.cpus.get(index) {
-        Some(cpu) if pool == Pool::Workers && index < engine.crew(pool).regular => {
-            if affinity::pin(*cpu) {
-                engine.crew(pool).slot(index).pinned.store(*cpu + 1, stat::Ordering::Relaxed);
-            }
+        Some(cpu) if regular && affinity::pin(*cpu) => {
+            crew.slot(index).pinned.store(*cpu + 1, stat::Ordering::Relaxed);
         }
+        // Its starter may be pinned, and a thread inherits its starter's mask.
         _ if !engine.config.plan.cpus.is_empty() => affinity::unpin(),
         _ => {}
     }
