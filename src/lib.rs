@@ -11,8 +11,9 @@ mod runtime;
 mod stages;
 mod sync;
 
-pub use report::{DotWriter, TraceWriter};
-
+pub use flight::{
+    CancelOnDrop, CancelRegistration, CancellationToken, Handle, Interrupt, JobError, PanicReport, WaitCycle, contained_panics,
+};
 pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
 pub use runtime::{
@@ -20,6 +21,7 @@ pub use runtime::{
     Shutdown, TimerHandle, VirtualClock,
 };
 pub use stages::SequencerCounters;
+pub use report::{DotWriter, TraceWriter};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]

@@ -1,1 +1,34 @@
-//! To be built.
+//! Flights: one execution of one thing, with any number of waiters, handles to wait for it, and ways to end it.
+//! They know the runtime that runs them, and nothing of what the parts above make of them.
+
+#![allow(dead_code, reason = "the parts above are being built on this")]
+
+mod active;
+mod completion;
+mod contain;
+mod error;
+#[expect(clippy::module_inception, reason = "the part is named after what it is about")]
+mod flight;
+mod future;
+mod graph;
+mod handle;
+mod list;
+mod oneshot;
+mod parker;
+mod state;
+mod target;
+mod task;
+mod trampoline;
+mod waits;
+
+pub use contain::{PanicReport, contained_panics};
+pub use error::{Interrupt, JobError, WaitCycle};
+pub use handle::{CancelOnDrop, Handle};
+
+pub(crate) use active::{ActiveScope, enter};
+pub(crate) use completion::Completion;
+pub(crate) use contain::{catch, contained, drop_contained};
+pub(crate) use flight::{Flight, JoinRefused};
+pub(crate) use list::{Link, Linked, SealableList};
+pub(crate) use state::{Admitted, Killed, Left, Outcome, Phase, Refused, StateWord, Suspended};
+pub(crate) use target::{Facet, FlightId, FlightRef};

@@ -1,0 +1,97 @@
+//! What this thread executes at the moment: the flights on its stack, innermost last, and what the innermost future awaits.
+//! It does not know what they do, nor what other threads execute.
+
+#![forbid(unsafe_code)]
+
+use super::target::{FlightId, FlightRef};
+use crate::sync::Arc;
+use std::cell::RefCell;
+use std::marker::PhantomData;
+
+/// The flights on a thread's stack.
+pub(crate) type Path = Vec<FlightId>;
+
+struct Stack {
+    path: Path,
+    /// What the future that is being polled has found pending; `None` if the innermost flight is no future.
+    awaits: Option<Vec<Arc<dyn FlightRef>>>,
+}
+
+crate::sync::thread_local! {
+    static STACK: RefCell<Stack> = const { RefCell::new(Stack { path: Vec::new(), awaits: None }) };
+}
+
+/// Puts `id` on this thread's stack until the scope is dropped, also by a panic.
+pub(crate) fn enter(id: FlightId) -> ActiveScope {
+    enter_with(id, None)
+}
+
+fn enter_with(id: FlightId, awaits: Option<Vec<Arc<dyn FlightRef>>>) -> ActiveScope {
+    let outer = STACK.try_with(|stack| {
+        let mut stack = stack.borrow_mut();
+        stack.path.push(id);
+        std::mem::replace(&mut stack.awaits, awaits)
+    });
+    ActiveScope { outer: outer.ok().flatten(), here: PhantomData }
+}
+
+/// As [`enter`], for a future that is about to be polled: flights that it finds pending are noted in `awaits`.
+pub(crate) fn enter_future(id: FlightId, mut awaits: Vec<Arc<dyn FlightRef>>) -> ActiveScope {
+    awaits.clear();
+    enter_with(id, Some(awaits))
+}
+
+/// The innermost flight of this thread, while it is executed.
+#[must_use = "the flight is taken off the stack when the scope is dropped"]
+pub(crate) struct ActiveScope {
+    outer: Option<Vec<Arc<dyn FlightRef>>>,
+    /// It belongs to the thread that entered.
+    here: PhantomData<*const ()>,
+}
+
+impl ActiveScope {
+    /// What the future awaits that was polled in this scope. To be asked at its end.
+    pub(crate) fn awaited(&self) -> Vec<Arc<dyn FlightRef>> {
+        STACK.try_with(|stack| stack.borrow_mut().awaits.take()).ok().flatten().unwrap_or_default()
+    }
+}
+
+impl Drop for ActiveScope {
+    fn drop(&mut self) {
+        let outer = self.outer.take();
+        let left = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            stack.path.pop();
+            std::mem::replace(&mut stack.awaits, outer)
+        });
+        // Dropped here, when nothing is borrowed: these may be the last references.
+        drop(left);
+    }
+}
+
+/// Whether `id` is executed somewhere down this thread's stack, so that waiting for it here could never end.
+pub(crate) fn contains(id: FlightId) -> bool {
+    STACK.try_with(|stack| stack.borrow().path.contains(&id)).unwrap_or(false)
+}
+
+/// Everything that this thread executes, the innermost last.
+pub(crate) fn path() -> Path {
+    STACK.try_with(|stack| stack.borrow().path.clone()).unwrap_or_default()
+}
+
+/// Whether this thread executes no flight.
+pub(crate) fn is_empty() -> bool {
+    STACK.try_with(|stack| stack.borrow().path.is_empty()).unwrap_or(true)
+}
+
+/// Notes that the future being polled here, if one is, has found `flight` pending.
+pub(crate) fn note_awaited(flight: impl FnOnce() -> Option<Arc<dyn FlightRef>>) {
+    let polls = STACK.try_with(|stack| stack.borrow().awaits.is_some()).unwrap_or(false);
+    if polls && let Some(flight) = flight() {
+        let _ = STACK.try_with(|stack| {
+            if let Some(awaits) = &mut stack.borrow_mut().awaits {
+                awaits.push(flight);
+            }
+        });
+    }
+}

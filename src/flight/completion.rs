@@ -1,0 +1,61 @@
+//! One waiter of a flight that many wait for: a one-shot that can hang in a sealable list.
+//! It does not know which flight.
+
+#![forbid(unsafe_code)]
+
+use super::list::{Link, Linked};
+use super::oneshot::OneShot;
+use super::trampoline;
+use crate::sync::Arc;
+
+/// A waiter's place: the first resolution stands.
+pub(crate) struct Completion<T: Send + 'static, E: Send + 'static> {
+    link: Link<Self>,
+    shot: OneShot<Result<T, E>>,
+}
+
+impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
+    /// A waiter that nobody has answered.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self { link: Link::new(), shot: OneShot::new() })
+    }
+
+    /// Answers it, and wakes who waits. False if it was answered before, or nobody waits any more: then `result` is dropped.
+    pub(crate) fn resolve(&self, result: Result<T, E>) -> bool {
+        match self.shot.resolve(result) {
+            Ok(waker) => {
+                trampoline::wake(waker);
+                true
+            }
+            Err(result) => {
+                trampoline::dispose(result);
+                false
+            }
+        }
+    }
+
+    /// Nobody waits any more. True if it had not been answered.
+    #[cfg(test)]
+    pub(crate) fn abandon(&self) -> bool {
+        self.shot.abandon()
+    }
+
+    /// Whether it has been answered.
+    pub(crate) fn is_resolved(&self) -> bool {
+        self.shot.is_done()
+    }
+
+    pub(super) fn shot(&self) -> &OneShot<Result<T, E>> {
+        &self.shot
+    }
+}
+
+impl<T: Send + 'static, E: Send + 'static> Linked for Completion<T, E> {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+
+    fn is_dead(&self) -> bool {
+        self.shot.is_dead()
+    }
+}

@@ -1,0 +1,241 @@
+//! A spawned future: polled by whoever pops its ticket, asleep without a thread in between, and dropped outside when it is over.
+//! It does not know what wakes it.
+
+use super::contain::{PanicReport, catch};
+use super::error::{Interrupt, JobError};
+use super::handle::SoleFlight;
+use super::oneshot::OneShot;
+use super::state::{Killed, Left, Outcome, Phase, StateWord, Suspended};
+use super::target::{FlightId, FlightRef};
+use super::task::{Ticketed, ticket};
+use super::{active, trampoline};
+use crate::runtime::{Place, Spawner};
+use crate::sync::cell::UnsafeCell;
+use crate::sync::{Arc, Weak};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
+
+/// What the claimer alone may touch.
+struct Inside<F> {
+    future: Option<F>,
+    /// The flights that it found pending when it was last polled: a worker that waits for this future helps those.
+    awaits: Vec<Arc<dyn FlightRef>>,
+}
+
+/// A spawned future.
+pub(super) struct FutureTask<F, T> {
+    word: StateWord,
+    shot: OneShot<Result<T, JobError>>,
+    inside: UnsafeCell<Inside<F>>,
+    me: Weak<Self>,
+    spawner: Spawner,
+    place: Place,
+}
+
+// SAFETY: what is inside is touched only by the one that holds the claim, or that ended the task while nobody did; the claim
+// hands it over from thread to thread, for which it is Send. The result is guarded by the one-shot.
+unsafe impl<F: Send, T: Send> Sync for FutureTask<F, T> {}
+
+impl<F, T> FutureTask<F, T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    pub(super) fn new(future: F, spawner: Spawner, place: Place) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            word: StateWord::admitted(place.priority),
+            shot: OneShot::new(),
+            inside: UnsafeCell::new(Inside { future: Some(future), awaits: Vec::new() }),
+            me: me.clone(),
+            spawner,
+            place,
+        })
+    }
+
+    /// # Safety
+    /// The caller holds the claim, or has ended the task while it was unclaimed.
+    unsafe fn with_inside<R>(&self, f: impl FnOnce(&mut Inside<F>) -> R) -> R {
+        // SAFETY: promised by the caller.
+        self.inside.with_mut(|inside| f(unsafe { &mut *inside }))
+    }
+
+    /// Drops what is inside, in place and contained.
+    ///
+    /// # Safety
+    /// As for `with_inside`.
+    unsafe fn clear(&self) {
+        // SAFETY: promised by the caller. The future is dropped where it lies, as pinning asks.
+        unsafe {
+            self.with_inside(|inside| {
+                drop(std::mem::take(&mut inside.awaits));
+                trampoline::call(|| inside.future = None);
+            });
+        }
+    }
+
+    /// Polls it if it is free. True if it was.
+    fn poll_if_free(&self) -> bool {
+        if self.word.claim().is_err() {
+            return false;
+        }
+        let Some(me) = self.me.upgrade() else { unreachable!("whoever calls holds it") };
+        let waker = Waker::from(me.clone());
+        // SAFETY: the claim is ours.
+        let polled = unsafe { self.with_inside(|inside| self.poll(inside, &waker)) };
+        match polled {
+            Ok(Poll::Pending) => self.suspend(me),
+            Ok(Poll::Ready(value)) => self.end(Ok(value)),
+            Err(report) => self.end(Err(JobError::Panicked(report))),
+        }
+        trampoline::dispose(waker);
+        true
+    }
+
+    fn poll(&self, inside: &mut Inside<F>, waker: &Waker) -> Result<Poll<T>, PanicReport> {
+        let scope = active::enter_future(self.id(), std::mem::take(&mut inside.awaits));
+        let Some(future) = inside.future.as_mut() else { unreachable!("it is polled until it is over") };
+        // SAFETY: the future lies in an `Arc`, is never moved, and is dropped in place.
+        let future = unsafe { Pin::new_unchecked(future) };
+        let polled = catch(|| future.poll(&mut Context::from_waker(waker)));
+        inside.awaits = scope.awaited();
+        polled
+    }
+
+    /// The claimer's poll found it pending.
+    fn suspend(&self, me: Arc<Self>) {
+        match self.word.suspend() {
+            Suspended::Asleep => {}
+            Suspended::Again => me.push(),
+            // SAFETY: it was ended while we held the claim, so what is inside is ours.
+            Suspended::Over(_) => unsafe { self.clear() },
+        }
+    }
+
+    /// The claimer's poll ended it. The future goes before the outcome is told.
+    fn end(&self, result: Result<T, JobError>) {
+        // SAFETY: the claim is ours, and whoever ended the task meanwhile has left what is inside to us.
+        unsafe { self.clear() };
+        match self.word.complete(Outcome::of(&result)) {
+            Ok(()) => self.resolve(result),
+            Err(_) => trampoline::dispose(result),
+        }
+    }
+
+    /// To be called once, by whoever won the edge that ended the task.
+    fn resolve(&self, result: Result<T, JobError>) {
+        // SAFETY: one thread wins the edge into a terminal phase, and only it comes here.
+        trampoline::wake(unsafe { self.shot.resolve_alone(result) });
+    }
+
+    /// The caller has ended it; it stood in `before`.
+    fn ended(&self, before: Phase, interrupt: Interrupt) {
+        if before.is_unclaimed() {
+            // SAFETY: we ended it while it was unclaimed, so nobody can claim it any more.
+            unsafe { self.clear() };
+        }
+        self.resolve(Err(interrupt.into()));
+    }
+
+    fn push(self: Arc<Self>) {
+        let (spawner, place) = (self.spawner.clone(), self.place);
+        // If the runtime is closed, dropping the ticket ends the task.
+        drop(spawner.push_hot(place, ticket(self)));
+    }
+}
+
+impl<F, T> Ticketed for FutureTask<F, T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn run(self: Arc<Self>) {
+        self.poll_if_free();
+    }
+
+    fn shut_down(&self) {
+        if let Ok(before) = self.word.kill(Killed::Shutdown) {
+            self.ended(before, Interrupt::Shutdown);
+        }
+    }
+}
+
+impl<F, T> Wake for FutureTask<F, T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn wake(self: Arc<Self>) {
+        if self.word.wake() {
+            self.push();
+        }
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.word.wake() {
+            self.clone().push();
+        }
+    }
+}
+
+impl<F, T> FlightRef for FutureTask<F, T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn id(&self) -> FlightId {
+        FlightId::of(self, 0)
+    }
+
+    fn describe(&self) -> String {
+        format!("future {}", std::any::type_name::<F>())
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    fn place(&self) -> Place {
+        self.place
+    }
+
+    fn phase(&self) -> Phase {
+        self.word.phase()
+    }
+
+    fn help(&self) -> bool {
+        self.poll_if_free()
+    }
+
+    fn watch(&self) -> bool {
+        self.word.watch()
+    }
+
+    /// What it found pending when it was last polled, if it sleeps: it is claimed for a moment to look.
+    fn awaits(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
+        if !self.word.inspect() {
+            return;
+        }
+        // SAFETY: the claim is ours.
+        unsafe { self.with_inside(|inside| out.extend(inside.awaits.iter().cloned())) };
+        if let Some(me) = self.me.upgrade() {
+            self.suspend(me);
+        }
+    }
+
+    fn leave(&self) {
+        if let Left::Last(before) = self.word.leave() {
+            self.ended(before, Interrupt::Cancelled);
+        }
+    }
+}
+
+impl<F, T> SoleFlight<T, JobError> for FutureTask<F, T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    fn shot(&self) -> &OneShot<Result<T, JobError>> {
+        &self.shot
+    }
+}

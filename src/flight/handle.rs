@@ -1,0 +1,279 @@
+//! The handle: a future that any executor can poll, and a thread can wait for.
+//! It does not know what it waits for, only how to ask, to help and to leave.
+
+#![forbid(unsafe_code)]
+
+use super::completion::Completion;
+use super::error::{Interrupt, JobError};
+use super::oneshot::OneShot;
+use super::target::FlightRef;
+use super::waits::{self, Helping, Shot, Waited};
+use super::{active, trampoline};
+use crate::sync::Arc;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A flight that has exactly one waiter, whose one-shot it holds itself: work that was spawned with a handle.
+pub(crate) trait SoleFlight<T, E>: FlightRef {
+    /// Where the result will be.
+    fn shot(&self) -> &OneShot<Result<T, E>>;
+}
+
+enum State<T: Send + 'static, E: Send + 'static> {
+    Ready(Option<Result<T, E>>),
+    Sole(Arc<dyn SoleFlight<T, E>>),
+    Joined(Arc<Completion<T, E>>, Arc<dyn FlightRef>),
+}
+
+/// The claim on one result: await it, wait for it, or look whether it is there.
+///
+/// * **Await** it on any executor: it is a [`Future`] of `Result<T, E>`. A new waker replaces the one before.
+/// * **Wait** for it on a thread with [`wait`](Self::wait) or [`wait_timeout`](Self::wait_timeout). A worker that waits inside a
+///   job runs the awaited work itself if it is free, and what stands before it, and nothing else; a wait that could never
+///   end is answered at once with [`Interrupt::WouldDeadlock`].
+/// * **Look** with [`try_get`](Self::try_get).
+///
+/// Dropping a handle detaches: the work goes on, and its result is dropped. [`cancel`](Self::cancel) withdraws;
+/// [`cancel_on_drop`](Self::cancel_on_drop) makes dropping withdraw.
+///
+/// # Panics
+///
+/// Polled or waited for again after it gave its result away, it panics, like any future.
+#[must_use = "dropping a handle detaches the work and loses its result; say `detach()` if that is meant"]
+pub struct Handle<T: Send + 'static, E: Send + From<Interrupt> + 'static = JobError> {
+    state: State<T, E>,
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
+    /// A handle whose result is there already. Costs no allocation.
+    pub fn ready(result: Result<T, E>) -> Self {
+        Self { state: State::Ready(Some(result)) }
+    }
+
+    /// The handle of `waiter`, which waits for `flight`.
+    pub(crate) fn pending(waiter: Arc<Completion<T, E>>, flight: Arc<dyn FlightRef>) -> Self {
+        Self { state: State::Joined(waiter, flight) }
+    }
+
+    /// The handle of a flight that nobody else can wait for.
+    pub(crate) fn sole(flight: Arc<dyn SoleFlight<T, E>>) -> Self {
+        Self { state: State::Sole(flight) }
+    }
+
+    fn shot(&self) -> Option<&OneShot<Result<T, E>>> {
+        match &self.state {
+            State::Ready(_) => None,
+            State::Sole(flight) => Some(flight.shot()),
+            State::Joined(waiter, _) => Some(waiter.shot()),
+        }
+    }
+
+    /// The flight it waits for; `None` if the result was there from the start.
+    pub(crate) fn flight(&self) -> Option<Arc<dyn FlightRef>> {
+        match &self.state {
+            State::Ready(_) => None,
+            State::Sole(flight) => Some(flight.clone()),
+            State::Joined(_, flight) => Some(flight.clone()),
+        }
+    }
+
+    fn flight_ref(&self) -> Option<&dyn FlightRef> {
+        match &self.state {
+            State::Ready(_) => None,
+            State::Sole(flight) => Some(&**flight as &dyn FlightRef),
+            State::Joined(_, flight) => Some(&**flight),
+        }
+    }
+
+    /// Whether the result is there, or has been taken from here.
+    pub fn is_resolved(&self) -> bool {
+        self.shot().is_none_or(OneShot::is_done)
+    }
+
+    fn taken(&mut self) -> Option<Result<T, E>> {
+        if let State::Ready(result) = &mut self.state {
+            return Some(result.take().expect("a handle gives its result away once"));
+        }
+        let result = self.shot()?.take()?;
+        // The work is let go of together with its result.
+        self.state = State::Ready(None);
+        Some(result)
+    }
+
+    /// The result, if it is there. Never waits and runs nothing.
+    ///
+    /// # Panics
+    /// If the result has been taken already.
+    pub fn try_get(&mut self) -> Option<Result<T, E>> {
+        if let Some(flight) = self.flight_ref()
+            && !self.is_resolved()
+        {
+            flight.poke();
+        }
+        self.taken()
+    }
+
+    /// Waits until the result is there.
+    ///
+    /// On a worker inside a job it runs the awaited work itself if that is free, and else lends its place to a spare thread. On a
+    /// runtime without threads it drives that runtime. On any other thread it spins for a moment and then sleeps.
+    ///
+    /// # Errors
+    /// What the work ended with; or, made from [`Interrupt::WouldDeadlock`] or [`Interrupt::Stalled`], that waiting here could
+    /// never end. The work is then detached, and goes on.
+    pub fn wait(mut self) -> Result<T, E> {
+        self.wait_for(None, Helping::Workers).unwrap_or_else(|| unreachable!("a wait without limit does not time out"))
+    }
+
+    /// Like [`wait`](Self::wait), and if the work has not been started yet this thread runs it, whichever thread it is.
+    ///
+    /// Saves the way to a worker and back, for callers who would only sleep meanwhile.
+    ///
+    /// # Errors
+    /// As for `wait`.
+    pub fn wait_helping(mut self) -> Result<T, E> {
+        self.wait_for(None, Helping::Anyone).unwrap_or_else(|| unreachable!("a wait without limit does not time out"))
+    }
+
+    /// Waits until the result is there, at most for `limit`. `None` if it was not: the handle is as good as before.
+    ///
+    /// A worker that waits may run the awaited work, and does not come back before that is over. On a runtime without threads
+    /// the limit is counted by the runtime's own clock.
+    ///
+    /// # Panics
+    /// If the result has been taken already.
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<T, E>> {
+        self.wait_for(Some(limit), Helping::Workers)
+    }
+
+    fn wait_for(&mut self, limit: Option<Duration>, helping: Helping) -> Option<Result<T, E>> {
+        if self.is_resolved() {
+            return self.taken();
+        }
+        let flight = self.flight().expect("an unresolved handle has a flight");
+        let waited = {
+            let shot = self.shot().expect("an unresolved handle has a one-shot");
+            let shot = Shot { done: &|| shot.is_done(), register: &|waker| shot.register(waker) };
+            waits::wait(&flight, shot, limit, helping)
+        };
+        match waited {
+            Waited::Resolved => self.taken(),
+            Waited::TimedOut => None,
+            Waited::GivenUp(interrupt) => Some(Err(interrupt.into())),
+        }
+    }
+
+    /// Withdraws. If the result is not there yet, this handle's result is `Cancelled`, at once; and if nobody else wants the
+    /// work it is cancelled too: not started if it has not been, else its result is dropped.
+    pub fn cancel(&self) {
+        match &self.state {
+            State::Ready(_) => {}
+            State::Sole(flight) => flight.leave(),
+            State::Joined(waiter, flight) => {
+                if let Ok(waker) = waiter.shot().resolve(Err(Interrupt::Cancelled.into())) {
+                    flight.abandoned();
+                    flight.leave();
+                    trampoline::wake(waker);
+                }
+            }
+        }
+    }
+
+    /// Lets the work go on without anyone to take its result. Dropping the handle does the same; this says that it is meant.
+    pub fn detach(self) {}
+
+    /// Makes dropping withdraw, as [`cancel`](Self::cancel) does.
+    pub fn cancel_on_drop(self) -> CancelOnDrop<T, E> {
+        CancelOnDrop { handle: Some(self) }
+    }
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Future for Handle<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(result) = this.taken() {
+            return Poll::Ready(result);
+        }
+        let flight = this.flight_ref().expect("an unresolved handle has a flight");
+        if active::contains(flight.id()) {
+            return Poll::Ready(Err(Interrupt::WouldDeadlock(waits::self_wait(flight)).into()));
+        }
+        flight.poke();
+        let shot = this.shot().expect("an unresolved handle has a one-shot");
+        if shot.register(cx.waker()) {
+            return this.taken().map_or(Poll::Pending, Poll::Ready);
+        }
+        active::note_awaited(|| this.flight());
+        Poll::Pending
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Unpin for Handle<T, E> {}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, E> {
+    fn drop(&mut self) {
+        match &mut self.state {
+            State::Ready(result) => trampoline::dispose(result.take()),
+            State::Sole(flight) => {
+                flight.shot().abandon();
+            }
+            State::Joined(waiter, flight) => {
+                if waiter.shot().abandon() {
+                    flight.abandoned();
+                }
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> fmt::Debug for Handle<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle").field("is_resolved", &self.is_resolved()).finish_non_exhaustive()
+    }
+}
+
+/// A handle whose drop withdraws, as [`Handle::cancel`] does.
+#[must_use = "dropping it cancels the work"]
+pub struct CancelOnDrop<T: Send + 'static, E: Send + From<Interrupt> + 'static = JobError> {
+    handle: Option<Handle<T, E>>,
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> CancelOnDrop<T, E> {
+    /// The plain handle again, whose drop detaches.
+    pub fn into_inner(mut self) -> Handle<T, E> {
+        self.handle.take().expect("it is there until it is dropped")
+    }
+
+    /// The handle, to look at, to wait for with a limit, or to cancel.
+    pub fn handle(&mut self) -> &mut Handle<T, E> {
+        self.handle.as_mut().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Future for CancelOnDrop<T, E> {
+    type Output = Result<T, E>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(self.handle()).poll(cx)
+    }
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for CancelOnDrop<T, E> {
+    fn drop(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            handle.cancel();
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> fmt::Debug for CancelOnDrop<T, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelOnDrop").field("handle", &self.handle).finish()
+    }
+}

@@ -1,0 +1,304 @@
+//! The sealable list: push an entry or learn that the list is sealed; seal it once and get everything, oldest first.
+//! It does not know what an entry waits for: only whether it is still alive.
+//!
+//! # Protocol
+//!
+//! The head is a pointer, or the mark SEALED. `push` compares-and-swaps the head and never looks behind it, so it needs no pin.
+//! `seal` swaps the mark in; who gets the chain delivers it, oldest first. The head entry is never unlinked, so an address
+//! cannot come back to the head while somebody compares it (no ABA).
+//!
+//! Dead entries are unlinked in place, behind the head, by one *tidier* at a time, which nobody ever waits for: for a dead `n`
+//! after `p`, `p.next` is set to `n.next`, and `n` is retired. A sealer and a tidier may meet at an entry; the entry's own
+//! `retired` swap decides who releases it. A tidier pins; a sealer that sees a tidier at work releases its entries through the
+//! epoch, and one that sees none releases them itself, since any later tidier finds the mark. Nothing (demand, owners, counts)
+//! is ever derived from walking the list.
+//!
+//! What is handed to the epoch is the list's reference to a dead or delivered entry. Such entries hold nothing of the host's:
+//! who abandoned them has dropped it.
+
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+use crate::sync::{Arc, epoch, mutant};
+use smallvec::SmallVec;
+use std::marker::PhantomData;
+use std::ptr;
+
+/// Dead entries that are left in peace, whatever the length.
+const DEAD_MIN: u32 = 16;
+const BUSY: u32 = 1 << 31;
+
+/// What an entry carries so that it can hang in a list.
+#[derive(Debug)]
+pub(crate) struct Link<N> {
+    next: AtomicPtr<N>,
+    /// The list's reference has been taken: by the sealer or by a tidier.
+    retired: AtomicBool,
+}
+
+impl<N> Link<N> {
+    pub(crate) fn new() -> Self {
+        Self { next: AtomicPtr::new(ptr::null_mut()), retired: AtomicBool::new(false) }
+    }
+
+    /// True for the one caller that takes the list's reference.
+    fn retire(&self) -> bool {
+        // ordering: AcqRel among the sealer and the tidiers that meet here; who gets false leaves the entry alone.
+        !self.retired.swap(true, Ordering::AcqRel) || mutant("list.double_retire")
+    }
+}
+
+/// An entry of a list. It hangs in at most one list, once.
+pub(crate) trait Linked: Send + Sync + Sized + 'static {
+    /// The entry's link.
+    fn link(&self) -> &Link<Self>;
+    /// Whether nobody waits on it any more, for good.
+    fn is_dead(&self) -> bool;
+}
+
+/// A list of shared entries that can be sealed once.
+#[derive(Debug)]
+pub(crate) struct SealableList<N: Linked> {
+    head: AtomicPtr<N>,
+    /// Dead entries that may still hang in it.
+    dead: AtomicU32,
+    /// BUSY while a tidier is at work, and the number of dead that calls for the next one.
+    tidy: AtomicU32,
+    entries: PhantomData<Arc<N>>,
+}
+
+fn sealed<N>() -> *mut N {
+    ptr::without_provenance_mut(1)
+}
+
+impl<N: Linked> SealableList<N> {
+    pub(crate) fn new() -> Self {
+        Self::tidied_at(DEAD_MIN)
+    }
+
+    /// A list whose first tidying is called for by `dead` entries.
+    pub(crate) fn tidied_at(dead: u32) -> Self {
+        Self {
+            head: AtomicPtr::new(ptr::null_mut()),
+            dead: AtomicU32::new(0),
+            tidy: AtomicU32::new(dead),
+            entries: PhantomData,
+        }
+    }
+
+    /// Whether the list has been sealed.
+    #[cfg(test)]
+    pub(crate) fn is_sealed(&self) -> bool {
+        // ordering: pairs with `seal`. If that came first, what its caller published before is visible.
+        self.head.load(Ordering::Acquire) == sealed()
+    }
+
+    /// Hangs `entry` in, or gives it back if the list is sealed: then whatever the sealer published before is visible.
+    pub(crate) fn push(&self, entry: Arc<N>) -> Result<(), Arc<N>> {
+        let entry = Arc::into_raw(entry).cast_mut();
+        let mut head = self.head_for_cas();
+        loop {
+            if head == sealed() {
+                // SAFETY: `entry` came from `Arc::into_raw` above and nobody else has seen it.
+                return Err(unsafe { Arc::from_raw(entry) });
+            }
+            // SAFETY: `entry` is alive: its reference is ours until the exchange below succeeds.
+            // ordering: Relaxed; the exchange below publishes it.
+            unsafe { (*entry).link().next.store(head, Ordering::Relaxed) };
+            // ordering: Release publishes the entry to whoever takes or walks the chain; Acquire on failure, so that who
+            // finds the mark sees what the sealer published before it.
+            match self.head.compare_exchange_weak(head, entry, Ordering::Release, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    fn head_for_cas(&self) -> *mut N {
+        // Under loom a load would hide races with other pushers' loads (trap T1): begin with the exchange itself.
+        if cfg!(shardrun_loom) { ptr::null_mut() } else { self.head.load(Ordering::Acquire) }
+    }
+
+    /// Seals the list. The first caller gets every entry, oldest first; all others get none.
+    pub(crate) fn seal(&self) -> Sealed<N> {
+        // ordering: Release, so that a push that finds the mark sees what was published before; Acquire, so that the
+        // entries' contents are visible here.
+        let mut at = self.head.swap(sealed(), Ordering::AcqRel);
+        let mut taken = Sealed { entries: SmallVec::new(), shared: false };
+        if at.is_null() || at == sealed() {
+            return taken;
+        }
+        taken.shared = self.tidier_may_walk();
+        let _pin = taken.shared.then(epoch::pin);
+        while !at.is_null() {
+            // SAFETY: `at` was reached from the chain that we took. Entries that a tidier unlinked are kept by the epoch, and
+            // it pinned before it could; those we have not yet handed out hold their reference.
+            let entry = unsafe { &*at };
+            // ordering: Acquire pairs with the Release in `unlink_dead`: if the unlinking came first we go past the entry; else
+            // we meet it, and `retire` decides.
+            let next = entry.link().next.load(Ordering::Acquire);
+            if entry.link().retire() {
+                // SAFETY: `retire` gave us the list's reference, made by `Arc::into_raw` in `push`.
+                taken.entries.push(unsafe { Arc::from_raw(at) });
+            }
+            at = next;
+        }
+        taken
+    }
+
+    /// Whether a tidier may be walking the chain that was just taken.
+    fn tidier_may_walk(&self) -> bool {
+        if mutant("list.no_sealer_fence") {
+            return self.tidy.load(Ordering::Relaxed) & BUSY != 0;
+        }
+        // ordering: pairs with the fence in `begin_tidying`. If our mark came first, the tidier reads it and walks nothing; else
+        // we read its BUSY.
+        fence(Ordering::SeqCst);
+        self.tidy.load(Ordering::Acquire) & BUSY != 0
+    }
+
+    /// To be called once for each entry that died while it may hang in here. Now and then it tidies up.
+    pub(crate) fn note_dead(&self) {
+        let dead = self.dead.fetch_add(1, Ordering::AcqRel) + 1;
+        let calls_for = self.tidy.load(Ordering::Relaxed);
+        if calls_for & BUSY == 0 && dead >= calls_for {
+            self.tidy_up();
+        }
+    }
+
+    /// Unlinks the dead, unless somebody does so already.
+    #[cold]
+    fn tidy_up(&self) {
+        loop {
+            let Some(pin) = self.begin_tidying() else { return };
+            let (unlinked, alive) = self.unlink_dead(&pin);
+            self.dead.fetch_sub(unlinked, Ordering::AcqRel);
+            let calls_for = (DEAD_MIN + alive / 2).min(BUSY - 1);
+            // ordering: Release hands the chain to the next tidier, whose exchange acquires. A swap, not a store (trap T2).
+            self.tidy.swap(calls_for, Ordering::AcqRel);
+            // Those that died while we were busy have left it to us.
+            if unlinked == 0 || self.dead.load(Ordering::Acquire) < calls_for {
+                return;
+            }
+        }
+    }
+
+    /// Makes the caller the one tidier.
+    fn begin_tidying(&self) -> Option<epoch::Guard> {
+        let pin = epoch::pin();
+        // ordering: Acquire takes the chain over from the tidier before.
+        let busy = self.tidy.fetch_or(BUSY, Ordering::AcqRel) & BUSY != 0;
+        if busy && !mutant("list.two_tidiers") {
+            return None;
+        }
+        if !mutant("list.no_tidier_fence") {
+            // ordering: pairs with the fence in `tidier_may_walk`, see there.
+            fence(Ordering::SeqCst);
+        }
+        Some(pin)
+    }
+
+    /// Unlinks dead entries behind the head. Returns how many, and how many stay.
+    fn unlink_dead(&self, pin: &epoch::Guard) -> (u32, u32) {
+        let (mut unlinked, mut alive) = (0, 0);
+        // ordering: Acquire makes the contents of the entries visible.
+        let mut before = self.head.load(Ordering::Acquire);
+        if before.is_null() || before == sealed() {
+            return (0, 0);
+        }
+        loop {
+            // SAFETY: reached from the head or a link while pinned; whoever releases an entry while a tidier is at work does so
+            // through the epoch.
+            let place = unsafe { &*before };
+            // ordering: Acquire as for the head. Only this tidier writes links of entries that hang in the list.
+            let at = place.link().next.load(Ordering::Acquire);
+            if at.is_null() {
+                return (unlinked, alive + 1);
+            }
+            // SAFETY: as above.
+            let entry = unsafe { &*at };
+            if entry.is_dead() {
+                let next = entry.link().next.load(Ordering::Acquire);
+                // ordering: Release pairs with the Acquire in `seal`, see there.
+                place.link().next.store(next, Ordering::Release);
+                if entry.link().retire() {
+                    release_later(pin, at);
+                }
+                unlinked += 1;
+            } else {
+                alive += 1;
+                before = at;
+            }
+        }
+    }
+}
+
+/// Gives the list's reference to `entry` back once no tidier can be at it.
+fn release_later<N: Linked>(pin: &epoch::Guard, entry: *mut N) {
+    let entry = SendPtr(entry);
+    // SAFETY: the caller won `retire`, so the reference made in `push` is its to give back, and nobody who pins from now on can
+    // reach the entry. `N` is Send and 'static, so the reference may be dropped on any thread at any time.
+    unsafe {
+        pin.defer_unchecked(move || {
+            let entry = entry;
+            drop(Arc::from_raw(entry.0));
+        });
+    }
+}
+
+struct SendPtr<N>(*mut N);
+// SAFETY: it carries one reference of an `Arc<N>` whose `N` is Send and Sync (bound of `Linked`).
+unsafe impl<N: Linked> Send for SendPtr<N> {}
+
+impl<N: Linked> Drop for SealableList<N> {
+    fn drop(&mut self) {
+        drop(self.seal());
+    }
+}
+
+/// The entries of a sealed list, oldest first. Dropping it releases those that were not asked for.
+#[derive(Debug)]
+pub(crate) struct Sealed<N: Linked> {
+    /// Newest first, as they hung.
+    entries: SmallVec<[Arc<N>; 4]>,
+    /// A tidier may be walking among them.
+    shared: bool,
+}
+
+impl<N: Linked> Sealed<N> {
+    /// Whether the sealer saw a tidier at work, so that the entries are released through the epoch.
+    #[cfg(test)]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Hands each entry to `deliver`, oldest first, by reference: the list's own reference is given back afterwards.
+    pub(crate) fn deliver(mut self, mut deliver: impl FnMut(&Arc<N>)) {
+        while let Some(entry) = self.entries.pop() {
+            let entry = Release { entry: Some(entry), shared: self.shared };
+            deliver(entry.entry.as_ref().expect("it is there until it is released"));
+        }
+    }
+}
+
+impl<N: Linked> Drop for Sealed<N> {
+    fn drop(&mut self) {
+        while let Some(entry) = self.entries.pop() {
+            drop(Release { entry: Some(entry), shared: self.shared });
+        }
+    }
+}
+
+/// Gives the list's reference back, also when the delivery panics.
+struct Release<N: Linked> {
+    entry: Option<Arc<N>>,
+    shared: bool,
+}
+
+impl<N: Linked> Drop for Release<N> {
+    fn drop(&mut self) {
+        if let Some(entry) = self.entry.take()
+            && self.shared
+        {
+            release_later(&epoch::pin(), Arc::into_raw(entry).cast_mut());
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The one-shot: one result, one reader, and the waker that the reader leaves behind.
+//! It does not know who executes, nor whether the reader is a thread or a task.
+//!
+//! # The word
+//!
+//! CLAIMED: somebody has the right to write the result. DONE: it is there. WAKER: the slot holds a waker for the resolver.
+//! ABANDONED: the reader has gone. Bits are only ever added, but for WAKER, which the reader takes back to replace the waker.
+//!
+//! The slot belongs to the reader while WAKER is clear and to the resolver once it has set DONE over a set WAKER. The result
+//! belongs to the resolver until DONE, then to the reader, or to whoever finds that the other has gone.
+
+use super::trampoline;
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::cell::UnsafeCell;
+use crate::sync::mutant;
+use std::task::Waker;
+
+const CLAIMED: u32 = 1;
+const DONE: u32 = 1 << 1;
+const WAKER: u32 = 1 << 2;
+const ABANDONED: u32 = 1 << 3;
+
+/// A place for one result and for the waker of the one who waits for it.
+///
+/// `register`, `take` and `abandon` are the reader's: one at a time, never two together. `resolve` and `nudge` are anybody's.
+pub(crate) struct OneShot<R> {
+    word: AtomicU32,
+    waker: UnsafeCell<Option<Waker>>,
+    result: UnsafeCell<Option<R>>,
+}
+
+// SAFETY: the word says who may touch the waker and the result, and hands them over with release and acquire. The result moves
+// from the resolver's thread to the reader's or the dropper's, so it must be Send; nobody ever shares it.
+unsafe impl<R: Send> Sync for OneShot<R> {}
+
+impl<R: 'static> OneShot<R> {
+    pub(crate) fn new() -> Self {
+        Self { word: AtomicU32::new(0), waker: UnsafeCell::new(None), result: UnsafeCell::new(None) }
+    }
+
+    fn load(&self) -> u32 {
+        // ordering: pairs with `resolve`. If DONE came first the result is visible; else the reader registers or asks again.
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// Whether the result is there.
+    #[inline]
+    pub(crate) fn is_done(&self) -> bool {
+        self.load() & DONE != 0
+    }
+
+    /// Whether nothing will be delivered here any more: it has been, or is about to be, or nobody waits.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        self.load() & (CLAIMED | ABANDONED) != 0
+    }
+
+    /// The first caller's result stands; others, and those who come after the reader has gone, get theirs back.
+    /// `Ok` holds the waker to be woken, by the caller, once nothing of its own is half changed.
+    pub(crate) fn resolve(&self, result: R) -> Result<Option<Waker>, R> {
+        // ordering: Acquire only orders us after an abandoner; nothing is published yet.
+        if self.word.fetch_or(CLAIMED, Ordering::AcqRel) & (CLAIMED | ABANDONED) != 0 {
+            return Err(result);
+        }
+        // SAFETY: CLAIMED was ours to set.
+        Ok(unsafe { self.write(result) })
+    }
+
+    /// Resolves for the one who alone ever may: another word has decided that. Saves the claim.
+    ///
+    /// # Safety
+    /// Nobody else resolves this one-shot, and the caller does so once.
+    pub(crate) unsafe fn resolve_alone(&self, result: R) -> Option<Waker> {
+        // SAFETY: promised by the caller.
+        unsafe { self.write(result) }
+    }
+
+    /// # Safety
+    /// The caller alone has the right to write, once.
+    unsafe fn write(&self, result: R) -> Option<Waker> {
+        self.result.with_mut(|slot| {
+            // SAFETY: the caller alone writes, and nobody reads before DONE.
+            unsafe { *slot = Some(result) };
+        });
+        // ordering: Release publishes the result with DONE; Acquire takes the waker over if WAKER was set. If the reader's WAKER
+        // came first we wake it; else it finds DONE when it sets WAKER.
+        let before = self.word.fetch_or(CLAIMED | DONE, Ordering::AcqRel);
+        if before & ABANDONED != 0 {
+            // The reader went before we were done: the result is ours to drop.
+            // SAFETY: the reader saw no DONE and has left the result to us.
+            trampoline::dispose(unsafe { self.take_result() });
+        }
+        // SAFETY: DONE over a set WAKER hands the slot to us.
+        if before & WAKER != 0 { unsafe { self.take_waker() } } else { None }
+    }
+
+    /// Leaves `waker` to be woken, in place of the one before. True if the result is there, and the waker of no use.
+    ///
+    /// A waker's `clone` and `drop` are host code: they run while nothing is half changed, and may panic or come back here.
+    pub(crate) fn register(&self, waker: &Waker) -> bool {
+        if self.is_done() {
+            return true;
+        }
+        let Ok(mut old) = self.take_back() else { return true };
+        let fresh = match &old {
+            Some(same) if same.will_wake(waker) => old.take(),
+            _ => Some(waker.clone()),
+        };
+        self.waker.with_mut(|slot| {
+            // SAFETY: WAKER is clear and DONE was not set over it: the slot is the reader's.
+            unsafe { *slot = fresh };
+        });
+        // ordering: Release hands the waker over; Acquire pairs with DONE in `resolve`, see there.
+        let before = self.word.fetch_or(WAKER, Ordering::AcqRel);
+        // If DONE was there, the resolver did not see WAKER: the slot is still ours, and is emptied when we go.
+        trampoline::dispose(old);
+        before & DONE != 0 && !mutant("oneshot.no_recheck")
+    }
+
+    /// Takes the slot back from the resolver. `Err` if the result came first: then the resolver has the waker.
+    fn take_back(&self) -> Result<Option<Waker>, ()> {
+        if self.load() & WAKER == 0 {
+            return Ok(None);
+        }
+        // ordering: AcqRel; pairs with `resolve`. If our clearing came first, it sees no WAKER; else we see DONE and keep off.
+        let before = self.word.fetch_and(!WAKER, Ordering::AcqRel);
+        if before & DONE != 0 && !mutant("oneshot.replace_ignores_done") {
+            return Err(());
+        }
+        // SAFETY: WAKER was set without DONE and we cleared it: the slot is the reader's.
+        Ok(unsafe { self.take_waker() })
+    }
+
+    /// The result, if it is there and has not been taken. For the reader.
+    pub(crate) fn take(&self) -> Option<R> {
+        if !self.is_done() {
+            return None;
+        }
+        // SAFETY: DONE is set and the reader, one at a time, has not gone: the result is its.
+        unsafe { self.take_result() }
+    }
+
+    /// The reader goes. True if that was before anyone resolved: then nobody ever will. What lies here is dropped.
+    pub(crate) fn abandon(&self) -> bool {
+        let waker = self.take_back();
+        // ordering: AcqRel. If CLAIMED without DONE came first the resolver sees ABANDONED with its DONE and drops the result;
+        // if DONE came first it is ours to drop; else the resolver is refused.
+        let before = self.word.fetch_or(ABANDONED, Ordering::AcqRel);
+        if before & DONE != 0 {
+            // SAFETY: DONE came before ABANDONED, so the resolver has left the result to the reader, which is us.
+            trampoline::dispose(unsafe { self.take_result() });
+        }
+        trampoline::dispose(waker);
+        before & CLAIMED == 0
+    }
+
+    /// # Safety
+    /// The slot is the caller's.
+    unsafe fn take_waker(&self) -> Option<Waker> {
+        // SAFETY: promised by the caller.
+        self.waker.with_mut(|slot| unsafe { (*slot).take() })
+    }
+
+    /// # Safety
+    /// The result is the caller's.
+    unsafe fn take_result(&self) -> Option<R> {
+        // SAFETY: promised by the caller.
+        self.result.with_mut(|slot| unsafe { (*slot).take() })
+    }
+}

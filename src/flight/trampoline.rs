@@ -1,0 +1,93 @@
+//! Calls callbacks and wakers of the host's: panics are caught and counted, and calls that lead to calls stay flat.
+//! It does not know what they do, nor who asked for them.
+//!
+//! A callback may do anything with the engine, also what leads to further callbacks on this thread. A few levels are called
+//! right there, so that a callback which waits for what it caused finds it done; deeper ones are queued and run when the
+//! outermost call returns, or when this thread is about to wait.
+
+#![forbid(unsafe_code)]
+
+use super::contain::contained;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::task::Waker;
+
+/// Levels of callbacks within callbacks that are called in place.
+const DEPTH_MAX: u32 = 4;
+
+enum Call {
+    Wake(Waker),
+    Run(Box<dyn FnOnce()>),
+}
+
+impl Call {
+    fn run(self) {
+        contained(|| match self {
+            Self::Wake(waker) => waker.wake(),
+            Self::Run(callback) => callback(),
+        });
+    }
+}
+
+crate::sync::thread_local! {
+    static DEPTH: Cell<u32> = const { Cell::new(0) };
+    static QUEUE: RefCell<VecDeque<Call>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Wakes `waker`, if there is one.
+pub(crate) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        enter(waker, |waker| waker.wake(), Call::Wake);
+    }
+}
+
+/// Calls `callback`. To be called only while nothing of the engine's is half changed.
+pub(crate) fn run(callback: impl FnOnce() + 'static) {
+    enter(callback, |callback| callback(), |callback| Call::Run(Box::new(callback)));
+}
+
+/// Drops a value of the host's, contained; a chain of values whose destructors drop the next stays flat.
+#[inline]
+pub(crate) fn dispose<V: 'static>(value: V) {
+    if std::mem::needs_drop::<V>() {
+        enter(value, drop, |value| Call::Run(Box::new(move || drop(value))));
+    }
+}
+
+/// Calls host code that cannot be put off, at whatever depth.
+pub(crate) fn call(callback: impl FnOnce()) {
+    let depth = DEPTH.try_with(Cell::get).unwrap_or(0);
+    let _ = DEPTH.try_with(|cell| cell.set(depth + 1));
+    contained(callback);
+    let _ = DEPTH.try_with(|cell| cell.set(depth));
+    if depth == 0 {
+        flush();
+    }
+}
+
+fn enter<C>(what: C, call: impl FnOnce(C), queued: impl FnOnce(C) -> Call) {
+    let depth = DEPTH.try_with(Cell::get).unwrap_or(0);
+    if depth >= DEPTH_MAX {
+        let mut call = Some(queued(what));
+        // A thread that is being torn down has no queue any more: it calls in place.
+        let _ = QUEUE.try_with(|queue| queue.borrow_mut().extend(call.take()));
+        if let Some(call) = call {
+            call.run();
+        }
+        return;
+    }
+    self::call(|| call(what));
+}
+
+/// Runs what was put off on this thread. To be called before the thread waits.
+pub(crate) fn flush() {
+    while let Some(call) = next() {
+        let depth = DEPTH.try_with(|cell| cell.replace(DEPTH_MAX)).unwrap_or(0);
+        call.run();
+        let _ = DEPTH.try_with(|cell| cell.set(depth));
+    }
+}
+
+fn next() -> Option<Call> {
+    QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten()
+}

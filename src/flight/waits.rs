@@ -1,0 +1,292 @@
+//! Waiting for a flight on a thread: look, help, spin, sleep; and never for what could not end.
+//! It does not know what the flight yields, nor how it is executed.
+//!
+//! | where | how |
+//! |---|---|
+//! | outside | spins for a moment, then sleeps; with [`Helping::Anyone`] it runs the flight itself if it is free |
+//! | inside a job | runs the flight itself if it is free, and what gates it, and nothing else; a stranger's job could ask for a lock that this stack holds. Else it lends its place to a spare and sleeps, and is nudged when something of that becomes free |
+//! | on a runtime without threads | outside a job it drives the runtime; inside one it helps as above |
+//!
+//! A wait inside a job stands in the wait graph while it sleeps.
+
+#![forbid(unsafe_code)]
+
+use super::error::{Interrupt, WaitCycle};
+use super::parker::Parker;
+use super::state::Phase;
+use super::target::FlightRef;
+use super::{active, graph, trampoline};
+use crate::runtime;
+use crate::sync::{Arc, hint};
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::task::Waker;
+use std::time::{Duration, Instant};
+
+/// Who may run the awaited flight on the waiting thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Helping {
+    /// Threads that are inside a job.
+    Workers,
+    /// Any thread.
+    Anyone,
+}
+
+/// How a wait ended.
+#[derive(Debug)]
+pub(crate) enum Waited {
+    /// The result is there.
+    Resolved,
+    /// The limit came first.
+    TimedOut,
+    /// It could never end.
+    GivenUp(Interrupt),
+}
+
+/// What a wait asks of the one-shot that it waits for.
+#[derive(Clone, Copy)]
+pub(crate) struct Shot<'a> {
+    /// Whether the result is there.
+    pub(crate) done: &'a dyn Fn() -> bool,
+    /// Leaves a waker; true if the result is there already.
+    pub(crate) register: &'a dyn Fn(&Waker) -> bool,
+}
+
+/// Nudges every thread that waits inside a job: what it waits for may have become claimable.
+#[cold]
+pub(crate) fn nudge() {
+    if let Some(graph) = graph::global() {
+        graph.nudge();
+    }
+}
+
+/// The report of a flight that waits for itself.
+pub(crate) fn self_wait(flight: &dyn FlightRef) -> WaitCycle {
+    WaitCycle::new(vec![flight.describe()])
+}
+
+/// Waits until `shot` is done, at most for `limit`.
+pub(crate) fn wait(flight: &Arc<dyn FlightRef>, shot: Shot<'_>, limit: Option<Duration>, helping: Helping) -> Waited {
+    trampoline::flush();
+    flight.poke();
+    if (shot.done)() {
+        return Waited::Resolved;
+    }
+    let inside = !active::is_empty();
+    if inside && active::contains(flight.id()) {
+        // It may have resolved meanwhile: the real result goes before the synthetic one.
+        if (shot.done)() {
+            return Waited::Resolved;
+        }
+        return Waited::GivenUp(Interrupt::WouldDeadlock(self_wait(&**flight)));
+    }
+    let spawner = flight.spawner();
+    let worker = runtime::current_pool(&spawner);
+    let inside = inside || worker.is_some();
+    let helps = inside || helping == Helping::Anyone;
+    if spawner.is_driven() {
+        return drive(flight, shot, &spawner, limit, inside);
+    }
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let cross = worker.is_some_and(|pool| pool != flight.place().pool);
+    let wait = Wait { flight, shot, deadline, helps, cross };
+    if inside { wait.inside() } else { wait.outside() }
+}
+
+struct Wait<'a> {
+    flight: &'a Arc<dyn FlightRef>,
+    shot: Shot<'a>,
+    deadline: Option<Instant>,
+    helps: bool,
+    /// A thread of one pool waits for a flight of the other: if it helps, a spare takes its place meanwhile.
+    cross: bool,
+}
+
+impl Wait<'_> {
+    fn done(&self) -> bool {
+        (self.shot.done)()
+    }
+
+    fn timed_out(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    fn help(&self) -> bool {
+        if !self.helps {
+            false
+        } else if self.cross {
+            watch(self.flight) && runtime::blocking(|| help(self.flight))
+        } else {
+            help(self.flight)
+        }
+    }
+
+    fn outside(self) -> Waited {
+        while self.help() {
+            if self.done() {
+                return Waited::Resolved;
+            }
+        }
+        if spin(self.shot.done) {
+            return Waited::Resolved;
+        }
+        let parker = Parker::mine();
+        let waker = parker.waker();
+        while !(self.shot.register)(&waker) {
+            if !parker.park_until(self.deadline) && !self.done() {
+                return Waited::TimedOut;
+            }
+        }
+        Waited::Resolved
+    }
+
+    fn inside(self) -> Waited {
+        let path = active::path();
+        let parker = Parker::mine();
+        let waker = parker.waker();
+        loop {
+            while self.help() {
+                if self.done() {
+                    return Waited::Resolved;
+                }
+            }
+            if spin(self.shot.done) {
+                return Waited::Resolved;
+            }
+            if self.timed_out() {
+                return Waited::TimedOut;
+            }
+            let graph = graph::global();
+            let entry = graph.map(|graph| graph.enter(path.clone(), self.flight.clone(), waker.clone()));
+            // Registered before it is asked for: whoever opens a gate from now on nudges us.
+            let free = watch(self.flight);
+            if let Some(cycle) = graph.and_then(|graph| graph.cycle(&path, self.flight)) {
+                drop(entry);
+                if self.done() {
+                    return Waited::Resolved;
+                }
+                let members = cycle.iter().map(|member| member.describe()).collect();
+                return Waited::GivenUp(Interrupt::WouldDeadlock(WaitCycle::new(members)));
+            }
+            if free {
+                continue;
+            }
+            if (self.shot.register)(&waker) {
+                return Waited::Resolved;
+            }
+            runtime::blocking(|| parker.park_until(self.deadline));
+            if self.done() {
+                return Waited::Resolved;
+            }
+        }
+    }
+}
+
+/// How long a wait on a runtime without threads leaves another thread, which drives it too, in peace.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Waits on a runtime without threads.
+fn drive(
+    flight: &Arc<dyn FlightRef>,
+    shot: Shot<'_>,
+    spawner: &runtime::Spawner,
+    limit: Option<Duration>,
+    inside: bool,
+) -> Waited {
+    let deadline = limit.map(|limit| spawner.now() + limit);
+    loop {
+        if (shot.done)() {
+            return Waited::Resolved;
+        }
+        if deadline.is_some_and(|deadline| spawner.now() >= deadline) {
+            return Waited::TimedOut;
+        }
+        let moved = if inside { help(flight) } else { spawner.drive_one() };
+        if moved || (shot.done)() {
+            continue;
+        }
+        if runs_elsewhere(flight) {
+            // Another thread drives this runtime too and is at it. What it makes free nobody tells us, so look now and then.
+            let parker = Parker::mine();
+            if !(shot.register)(&parker.waker()) {
+                parker.park_until(Instant::now().checked_add(LOOK_AGAIN));
+            }
+        } else if limit.is_some() {
+            return Waited::TimedOut;
+        } else {
+            return Waited::GivenUp(Interrupt::Stalled);
+        }
+    }
+}
+
+/// Goes through the flight, what gates it and, if `soft`, what it awaits, each once, until `found` says that it has. Without
+/// recursion: chains may be long.
+fn search(flight: &Arc<dyn FlightRef>, soft: bool, mut found: impl FnMut(&dyn FlightRef) -> bool) -> bool {
+    // Most have nothing behind them.
+    if found(&**flight) {
+        return true;
+    }
+    let mut open = Vec::new();
+    flight.gates(&mut open);
+    if soft {
+        flight.awaits(&mut open);
+    }
+    let mut seen = HashSet::from([flight.id()]);
+    while let Some(flight) = open.pop() {
+        if !seen.insert(flight.id()) || flight.phase().is_terminal() || active::contains(flight.id()) {
+            continue;
+        }
+        if found(&*flight) {
+            return true;
+        }
+        flight.gates(&mut open);
+        if soft {
+            flight.awaits(&mut open);
+        }
+    }
+    false
+}
+
+/// Runs the flight or something that stands before it, if any of that is free.
+fn help(flight: &Arc<dyn FlightRef>) -> bool {
+    search(flight, true, |flight| flight.help())
+}
+
+/// Asks to be nudged when any of that becomes free. True if something is.
+fn watch(flight: &Arc<dyn FlightRef>) -> bool {
+    let mut free = false;
+    search(flight, true, |flight| {
+        free |= flight.watch();
+        false
+    });
+    free
+}
+
+/// Whether some other thread executes the flight or what gates it.
+fn runs_elsewhere(flight: &Arc<dyn FlightRef>) -> bool {
+    search(flight, false, |flight| {
+        matches!(flight.phase(), Phase::Claimed | Phase::Sealed) && !active::contains(flight.id())
+    })
+}
+
+/// Looks again and again for a short while. The while grows where looking paid, and shrinks where it did not.
+fn spin(done: &dyn Fn() -> bool) -> bool {
+    const SPINS_MIN: u32 = 8;
+    const SPINS_MAX: u32 = 2_000;
+    crate::sync::thread_local! {
+        static SPINS: Cell<u32> = const { Cell::new(200) };
+    }
+    if cfg!(any(shardrun_loom, shardrun_shuttle)) || !runtime::can_spin() {
+        return done();
+    }
+    let spins = SPINS.try_with(Cell::get).unwrap_or(SPINS_MIN);
+    for _ in 0..spins {
+        if done() {
+            let _ = SPINS.try_with(|cell| cell.set((spins * 2).min(SPINS_MAX)));
+            return true;
+        }
+        hint::spin_loop();
+    }
+    let _ = SPINS.try_with(|cell| cell.set((spins / 2).max(SPINS_MIN)));
+    done()
+}
