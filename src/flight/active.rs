@@ -17,8 +17,8 @@ struct Stack {
     awaits: Option<Vec<Arc<dyn FlightRef>>>,
 }
 
-crate::sync::thread_local! {
-    static STACK: RefCell<Stack> = const { RefCell::new(Stack { path: Vec::new(), awaits: None }) };
+crate::sync::local! {
+    static STACK: RefCell<Stack> = RefCell::new(Stack { path: Vec::new(), awaits: None });
 }
 
 /// Puts `id` on this thread's stack until the scope is dropped, also by a panic.

@@ -39,6 +39,11 @@ impl<N> Link<N> {
         Self { next: AtomicPtr::new(ptr::null_mut()), retired: AtomicBool::new(false) }
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
     /// True for the one caller that takes the list's reference.
     fn retire(&self) -> bool {
         // ordering: AcqRel among the sealer and the tidiers that meet here; who gets false leaves the entry alone.
@@ -52,6 +57,9 @@ pub(crate) trait Linked: Send + Sync + Sized + 'static {
     fn link(&self) -> &Link<Self>;
     /// Whether nobody waits on it any more, for good.
     fn is_dead(&self) -> bool;
+    /// The list's reference to it is given back: once.
+    #[cfg(all(test, shardrun_loom))]
+    fn given_back(&self) {}
 }
 
 /// A list of shared entries that can be sealed once.
@@ -89,6 +97,20 @@ impl<N: Linked> SealableList<N> {
     pub(crate) fn is_sealed(&self) -> bool {
         // ordering: pairs with `seal`. If that came first, what its caller published before is visible.
         self.head.load(Ordering::Acquire) == sealed()
+    }
+
+    /// What can be reached, newest first, once nobody else is at work.
+    #[cfg(all(test, shardrun_loom))]
+    pub(crate) fn names<R>(&self, name: impl Fn(&N) -> R) -> Vec<R> {
+        let mut names = Vec::new();
+        let mut at = self.head.load(Ordering::Acquire);
+        while !at.is_null() && at != sealed() {
+            // SAFETY: nobody else is at work, says the caller, and under loom nothing is ever freed by the epoch.
+            let entry = unsafe { &*at };
+            names.push(name(entry));
+            at = entry.link().next.load(Ordering::Acquire);
+        }
+        names
     }
 
     /// Hangs `entry` in, or gives it back if the list is sealed: then whatever the sealer published before is visible.
@@ -159,7 +181,8 @@ impl<N: Linked> SealableList<N> {
     pub(crate) fn note_dead(&self) {
         let dead = self.dead.fetch_add(1, Ordering::AcqRel) + 1;
         let calls_for = self.tidy.load(Ordering::Relaxed);
-        if calls_for & BUSY == 0 && dead >= calls_for {
+        let busy = calls_for & BUSY != 0 && !mutant("list.two_tidiers");
+        if !busy && dead >= calls_for & !BUSY {
             self.tidy_up();
         }
     }
@@ -233,6 +256,11 @@ impl<N: Linked> SealableList<N> {
 
 /// Gives the list's reference to `entry` back once no tidier can be at it.
 fn release_later<N: Linked>(pin: &epoch::Guard, entry: *mut N) {
+    #[cfg(all(test, shardrun_loom))]
+    {
+        // SAFETY: the caller holds the reference that it gives back here.
+        unsafe { &*entry }.given_back();
+    }
     let entry = SendPtr(entry);
     // SAFETY: the caller won `retire`, so the reference made in `push` is its to give back, and nobody who pins from now on can
     // reach the entry. `N` is Send and 'static, so the reference may be dropped on any thread at any time.
@@ -295,9 +323,12 @@ struct Release<N: Linked> {
 
 impl<N: Linked> Drop for Release<N> {
     fn drop(&mut self) {
-        if let Some(entry) = self.entry.take()
-            && self.shared
-        {
+        let Some(entry) = self.entry.take() else { return };
+        #[cfg(all(test, shardrun_loom))]
+        if !self.shared {
+            entry.given_back();
+        }
+        if self.shared {
             release_later(&epoch::pin(), Arc::into_raw(entry).cast_mut());
         }
     }

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "the parts above are being built on this")]
 
 mod active;
+mod cancel;
 mod completion;
 mod contain;
 mod error;
@@ -15,12 +16,14 @@ mod handle;
 mod list;
 mod oneshot;
 mod parker;
+mod spawn;
 mod state;
 mod target;
 mod task;
 mod trampoline;
 mod waits;
 
+pub use cancel::{CancelRegistration, CancellationToken};
 pub use contain::{PanicReport, contained_panics};
 pub use error::{Interrupt, JobError, WaitCycle};
 pub use handle::{CancelOnDrop, Handle};
@@ -28,7 +31,9 @@ pub use handle::{CancelOnDrop, Handle};
 pub(crate) use active::{ActiveScope, enter};
 pub(crate) use completion::Completion;
 pub(crate) use contain::{catch, contained, drop_contained};
-pub(crate) use flight::{Flight, JoinRefused};
+pub(crate) use flight::{Flight, JoinRefused, interrupt};
+#[cfg(all(test, shardrun_loom))]
+pub(crate) use oneshot::OneShot;
 pub(crate) use list::{Link, Linked, SealableList};
 pub(crate) use state::{Admitted, Killed, Left, Outcome, Phase, Refused, StateWord, Suspended};
 pub(crate) use target::{Facet, FlightId, FlightRef};

@@ -30,8 +30,8 @@ impl Wake for Parker {
     }
 }
 
-crate::sync::thread_local! {
-    static MINE: Cell<Option<Arc<Parker>>> = const { Cell::new(None) };
+crate::sync::local! {
+    static MINE: Cell<Option<Arc<Parker>>> = Cell::new(None);
 }
 
 impl Parker {

@@ -306,6 +306,13 @@ impl StateWord {
         gates(before) == 1 && Phase::of(before) == Phase::Waiting
     }
 
+    /// As [`release_gate`](Self::release_gate), but says whether that would nudge a waiting worker.
+    #[cfg(test)]
+    pub(crate) fn release_gate_watched(&self) -> bool {
+        let before = self.0.fetch_sub(GATE, Ordering::AcqRel);
+        before & WATCHED != 0
+    }
+
     /// Records a failure and then releases the gate, in this order: the claimer sees it.
     #[cfg(test)]
     pub(crate) fn release_failed_gate(&self, record: impl FnOnce()) -> bool {

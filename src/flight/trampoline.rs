@@ -29,9 +29,9 @@ impl Call {
     }
 }
 
-crate::sync::thread_local! {
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-    static QUEUE: RefCell<VecDeque<Call>> = const { RefCell::new(VecDeque::new()) };
+crate::sync::local! {
+    static DEPTH: Cell<u32> = Cell::new(0);
+    static QUEUE: RefCell<VecDeque<Call>> = RefCell::new(VecDeque::new());
 }
 
 /// Wakes `waker`, if there is one.

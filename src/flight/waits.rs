@@ -273,8 +273,8 @@ fn runs_elsewhere(flight: &Arc<dyn FlightRef>) -> bool {
 fn spin(done: &dyn Fn() -> bool) -> bool {
     const SPINS_MIN: u32 = 8;
     const SPINS_MAX: u32 = 2_000;
-    crate::sync::thread_local! {
-        static SPINS: Cell<u32> = const { Cell::new(200) };
+    crate::sync::local! {
+        static SPINS: Cell<u32> = Cell::new(200);
     }
     if cfg!(any(shardrun_loom, shardrun_shuttle)) || !runtime::can_spin() {
         return done();

@@ -133,6 +133,17 @@ pub(crate) use shuttle::thread_local;
 #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use std::thread_local;
 
+/// Thread-locals whose first value is a constant: in a plain build they cost no check of whether they are there yet.
+macro_rules! local {
+    ($($(#[$attr:meta])* static $name:ident: $kind:ty = $init:expr;)*) => {
+        #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
+        $crate::sync::thread_local! { $($(#[$attr])* static $name: $kind = const { $init };)* }
+        #[cfg(any(shardrun_loom, shardrun_shuttle))]
+        $crate::sync::thread_local! { $($(#[$attr])* static $name: $kind = $init;)* }
+    };
+}
+pub(crate) use local;
+
 #[cfg(shardrun_loom)]
 use loom::sync as blocking;
 #[cfg(shardrun_shuttle)]
