@@ -12,16 +12,17 @@ mod stages;
 mod sync;
 
 pub use flight::{
-    CancelOnDrop, CancelRegistration, CancellationToken, Handle, Interrupt, JobError, PanicReport, WaitCycle, contained_panics,
+    CancelOnDrop, CancelRegistration, CancellationToken, Handle, Interrupt, JobError, PanicReport, WaitCycle,
+    contained_panics,
 };
 pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
+pub use report::{DotWriter, TraceWriter};
 pub use runtime::{
     BuildError, Clock, Driver, Pinning, Place, Pool, Priority, RefusedBecause, Rejected, Runtime, RuntimeBuilder,
     Shutdown, TimerHandle, VirtualClock,
 };
 pub use stages::SequencerCounters;
-pub use report::{DotWriter, TraceWriter};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]

@@ -5,7 +5,8 @@ use super::completion::Completion;
 use super::contain::catch;
 use super::error::Interrupt;
 use super::list::SealableList;
-use super::state::{Killed, Outcome, Phase, Refused, StateWord};
+use super::phase::{Killed, Left, Outcome, Phase, Refused};
+use super::state::StateWord;
 use super::trampoline;
 use crate::sync::Arc;
 use crate::sync::cell::UnsafeCell;
@@ -123,9 +124,9 @@ where
     }
 
     /// One owner withdraws; if it was the last, the flight is cancelled and whoever still waits is told.
-    pub(crate) fn leave(&self) -> super::state::Left {
+    pub(crate) fn leave(&self) -> Left {
         let left = self.word.leave();
-        if let super::state::Left::Last(_) = left {
+        if let Left::Last(_) = left {
             self.deliver();
         }
         left

@@ -40,11 +40,12 @@
 
 #![forbid(unsafe_code)]
 
+use super::phase::PHASE;
+use super::phase::{Admitted, Killed, Left, Outcome, Phase, Refused, Suspended};
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicU64, Ordering, load_for_cas};
 use crate::sync::mutant;
 
-const PHASE: u64 = 0xF;
 const PRIORITY_SHIFT: u32 = 4;
 const PRIORITY: u64 = 0b11 << PRIORITY_SHIFT;
 const WATCHED: u64 = 1 << 6;
@@ -55,144 +56,6 @@ const GATES_MAX: u64 = (1 << 24) - 1;
 const OWNER_SHIFT: u32 = 36;
 const OWNER: u64 = 1 << OWNER_SHIFT;
 const OWNERS_MAX: u64 = (1 << 28) - 1;
-
-/// Where a flight stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub(crate) enum Phase {
-    /// Not admitted: nobody has asked for it to be executed.
-    Idle = 0,
-    /// Admitted: claimable as soon as no gates are left.
-    Waiting = 1,
-    /// Somebody executes it now.
-    Claimed = 2,
-    /// A future that waits to be woken.
-    Suspended = 3,
-    /// A future that was woken and waits to be claimed again.
-    Woken = 4,
-    /// Somebody has the right to write the result, and is about to.
-    Sealed = 5,
-    /// Over: the result is there.
-    Done = 6,
-    /// Over: the error is there.
-    Failed = 7,
-    /// Over: nobody wanted it any more.
-    Cancelled = 8,
-    /// Over: a newer one took its place.
-    Superseded = 9,
-    /// Over: its scheduler or its file went away.
-    Shutdown = 10,
-}
-
-impl Phase {
-    const ALL: [Self; 11] = [
-        Self::Idle,
-        Self::Waiting,
-        Self::Claimed,
-        Self::Suspended,
-        Self::Woken,
-        Self::Sealed,
-        Self::Done,
-        Self::Failed,
-        Self::Cancelled,
-        Self::Superseded,
-        Self::Shutdown,
-    ];
-
-    fn of(word: u64) -> Self {
-        Self::ALL[(word & PHASE) as usize]
-    }
-
-    /// Over: no transition leads out of it.
-    pub(crate) fn is_terminal(self) -> bool {
-        self as u8 >= Self::Done as u8
-    }
-
-    /// Over, with a result or an error to be read.
-    pub(crate) fn has_result(self) -> bool {
-        matches!(self, Self::Done | Self::Failed)
-    }
-
-    /// Whether what was to be executed still lies there unclaimed, so that who ends the flight must dispose of it.
-    pub(crate) fn is_unclaimed(self) -> bool {
-        matches!(self, Self::Idle | Self::Waiting | Self::Suspended | Self::Woken)
-    }
-}
-
-/// How a flight ends with a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// With a value.
-    Done,
-    /// With an error.
-    Failed,
-}
-
-impl Outcome {
-    /// The outcome that `result` stands for.
-    pub(crate) fn of<T, E>(result: &Result<T, E>) -> Self {
-        if result.is_ok() { Self::Done } else { Self::Failed }
-    }
-
-    fn phase(self) -> Phase {
-        match self {
-            Self::Done => Phase::Done,
-            Self::Failed => Phase::Failed,
-        }
-    }
-}
-
-/// How a flight ends without one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Killed {
-    /// Nobody wants it any more.
-    Cancelled,
-    /// A newer one takes its place.
-    Superseded,
-    /// Its scheduler or its file goes away.
-    Shutdown,
-}
-
-impl Killed {
-    fn phase(self) -> Phase {
-        match self {
-            Self::Cancelled => Phase::Cancelled,
-            Self::Superseded => Phase::Superseded,
-            Self::Shutdown => Phase::Shutdown,
-        }
-    }
-}
-
-/// What became of one owner's withdrawal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// Others want it still.
-    StillWanted,
-    /// The last one out: this call has cancelled the flight, which stood in the given phase.
-    Last(Phase),
-    /// It was over or sealed already.
-    TooLate(Phase),
-}
-
-/// What became of a suspension.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Suspended {
-    /// It sleeps until it is woken.
-    Asleep,
-    /// It was woken meanwhile: it stands in Woken, and the caller must push a ticket for it.
-    Again,
-    /// It was ended meanwhile: the caller must drop the future.
-    Over(Phase),
-}
-
-/// Why an owner or a gate was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Refused {
-    /// The flight stands in a phase that allows no more of them.
-    Phase(Phase),
-    /// The count is at its limit (2^28 - 1 owners, 2^24 - 1 gates).
-    Full,
-}
 
 /// The state of one flight, in one atomic word.
 #[derive(Debug)]
@@ -272,6 +135,235 @@ impl StateWord {
 
     /// Whether it could be claimed now.
     pub(crate) fn is_claimable(&self) -> bool {
+        is_claimable(self.load())
+    }
+
+    /// Idle → Waiting at `priority`, or at a more urgent one that it was raised to. `Err` if it was admitted already.
+    pub(crate) fn admit(&self, priority: Priority) -> Result<Admitted, Phase> {
+        let before = self.update(|word| match Phase::of(word) {
+            Phase::Idle => Ok(with_urgency(with_phase(word, Phase::Waiting), priority)),
+            other => Err(other),
+        })?;
+        self.nudge_if_watched(before);
+        Ok(if gates(before) == 0 { Admitted::Ready } else { Admitted::Gated })
+    }
+
+    /// One more thing must happen before it may be claimed. To be called *before* the registration that will release it.
+    pub(crate) fn add_gate(&self) -> Result<(), Refused> {
+        let before = self.update(|word| match Phase::of(word) {
+            Phase::Idle | Phase::Waiting if gates(word) == GATES_MAX => Err(Refused::Full),
+            Phase::Idle | Phase::Waiting => Ok(word + GATE),
+            other => Err(Refused::Phase(other)),
+        })?;
+        self.nudge_if_watched(before);
+        Ok(())
+    }
+
+    /// One of those things has happened. True if that made the flight ready: the caller must push a ticket for it.
+    pub(crate) fn release_gate(&self) -> bool {
+        // ordering: AcqRel. Pairs with the claim: what a gate recorded before it was released (a failure, say) is visible to
+        // the claimer, since the chain of read-modify-writes ends in its compare-and-swap.
+        let before = self.0.fetch_sub(GATE, Ordering::AcqRel);
+        debug_assert!(gates(before) > 0, "a gate is released once");
+        self.nudge_if_watched(before);
+        gates(before) == 1 && Phase::of(before) == Phase::Waiting
+    }
+
+    /// As [`release_gate`](Self::release_gate), but says whether that would nudge a waiting worker.
+    #[cfg(test)]
+    pub(crate) fn release_gate_watched(&self) -> bool {
+        let before = self.0.fetch_sub(GATE, Ordering::AcqRel);
+        before & WATCHED != 0
+    }
+
+    /// Records a failure and then releases the gate, in this order: the claimer sees it.
+    #[cfg(test)]
+    pub(crate) fn release_failed_gate(&self, record: impl FnOnce()) -> bool {
+        if mutant("flight.failure_after_drop") {
+            let ready = self.release_gate();
+            record();
+            return ready;
+        }
+        record();
+        self.release_gate()
+    }
+
+    /// Ready or Woken → Claimed: exactly one caller executes it. `Err` says where it stands instead (Waiting: gates are left).
+    pub(crate) fn claim(&self) -> Result<(), Phase> {
+        self.update(|word| {
+            if is_claimable(word) { Ok(with_phase(word & !NOTIFIED, Phase::Claimed)) } else { Err(Phase::of(word)) }
+        })
+        .map(drop)
+    }
+
+    /// Claimed → Waiting (or Idle), for a claimer that has not started: there is no permit for it, or nobody wants it now.
+    pub(crate) fn unclaim(&self, wanted: bool) -> Result<(), Phase> {
+        let to = if wanted { Phase::Waiting } else { Phase::Idle };
+        let before = self.update(|word| match Phase::of(word) {
+            Phase::Claimed => Ok(with_phase(word, to)),
+            other => Err(other),
+        })?;
+        if wanted {
+            self.nudge_if_watched(before);
+        }
+        Ok(())
+    }
+
+    /// Claimed → Suspended, or → Woken if a wake came while it was polled.
+    pub(crate) fn suspend(&self) -> Suspended {
+        let before = self.update(|word| match Phase::of(word) {
+            Phase::Claimed if word & NOTIFIED != 0 => Ok(with_phase(word & !NOTIFIED, Phase::Woken)),
+            Phase::Claimed => Ok(with_phase(word, Phase::Suspended)),
+            other => Err(other),
+        });
+        match before {
+            Ok(word) if word & NOTIFIED != 0 => {
+                self.nudge_if_watched(word);
+                Suspended::Again
+            }
+            Ok(_) => Suspended::Asleep,
+            Err(phase) => Suspended::Over(phase),
+        }
+    }
+
+    /// Suspended → Claimed, to look at what a sleeping future awaits without polling it; `suspend` puts it back. False if it does
+    /// not sleep.
+    pub(crate) fn inspect(&self) -> bool {
+        self.update(|word| match Phase::of(word) {
+            Phase::Suspended => Ok(with_phase(word & !NOTIFIED, Phase::Claimed)),
+            _ => Err(()),
+        })
+        .is_ok()
+    }
+
+    /// Wakes a future. True if it slept: the caller must push a ticket for it.
+    pub(crate) fn wake(&self) -> bool {
+        let before = self.update(|word| match Phase::of(word) {
+            Phase::Suspended => Ok(with_phase(word, Phase::Woken)),
+            Phase::Claimed if word & NOTIFIED == 0 && !mutant("flight.wake_lost_while_running") => Ok(word | NOTIFIED),
+            _ => Err(()),
+        });
+        match before {
+            Ok(word) if Phase::of(word) == Phase::Suspended => {
+                self.nudge_if_watched(word);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Anything that is not over → Sealed: the right to write the result, which one caller gets. `Ok` holds the phase it
+    /// stood in.
+    pub(crate) fn seal(&self) -> Result<Phase, Phase> {
+        if mutant("flight.seal_by_store") {
+            let word = self.load();
+            if over_or_sealed(word) {
+                return Err(Phase::of(word));
+            }
+            self.0.swap(with_phase(word, Phase::Sealed), Ordering::AcqRel);
+            return Ok(Phase::of(word));
+        }
+        self.end(Phase::Sealed)
+    }
+
+    /// Sealed → Done or Failed, for the one that sealed, once the result is written.
+    pub(crate) fn finish(&self, outcome: Outcome) {
+        let step = outcome.phase() as u64 - Phase::Sealed as u64;
+        // ordering: AcqRel publishes the result to whoever reads the phase with Acquire.
+        let before = self.0.fetch_add(step, Ordering::AcqRel);
+        debug_assert_eq!(Phase::of(before), Phase::Sealed, "only who sealed finishes");
+    }
+
+    /// Claimed → Done or Failed in one step, for a claimer who alone may write the result and has written it. `Err` says how
+    /// the flight was ended meanwhile: the result is the claimer's to take back.
+    pub(crate) fn complete(&self, outcome: Outcome) -> Result<(), Phase> {
+        self.update(|word| match Phase::of(word) {
+            Phase::Claimed => Ok(with_phase(word, outcome.phase())),
+            other => Err(other),
+        })
+        .map(drop)
+    }
+
+    /// Anything that is not over or sealed → over without a result. `Ok` holds the phase it stood in: if that
+    /// [is unclaimed](Phase::is_unclaimed) the caller owns what was to be executed.
+    pub(crate) fn kill(&self, how: Killed) -> Result<Phase, Phase> {
+        self.end(how.phase())
+    }
+
+    fn end(&self, to: Phase) -> Result<Phase, Phase> {
+        self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
+            .map(Phase::of)
+    }
+
+    /// One more wants it, unless it is over.
+    pub(crate) fn join(&self) -> Result<(), Refused> {
+        self.update(|word| match Phase::of(word) {
+            phase if phase.is_terminal() => Err(Refused::Phase(phase)),
+            _ if owners(word) == OWNERS_MAX => Err(Refused::Full),
+            _ => Ok(word + OWNER),
+        })
+        .map(drop)
+    }
+
+    /// One wants it no more. The last one out cancels in the same step.
+    pub(crate) fn leave(&self) -> Left {
+        if mutant("flight.leave_then_kill") {
+            let before = self.0.fetch_sub(OWNER, Ordering::AcqRel);
+            return match owners(before) {
+                1 => self.kill(Killed::Cancelled).map_or_else(Left::TooLate, Left::Last),
+                _ => Left::StillWanted,
+            };
+        }
+        let before = self.update(|word| {
+            debug_assert!(owners(word) > 0, "an owner leaves once");
+            if over_or_sealed(word) {
+                Err(Phase::of(word))
+            } else if owners(word) == 1 {
+                Ok(with_phase(word - OWNER, Phase::Cancelled))
+            } else {
+                Ok(word - OWNER)
+            }
+        });
+        match before {
+            Ok(word) if owners(word) == 1 => Left::Last(Phase::of(word)),
+            Ok(_) => Left::StillWanted,
+            Err(phase) => Left::TooLate(phase),
+        }
+    }
+
+    /// Makes it as urgent as `priority`. `Some(old)` if that is more urgent than it was: the caller must push a ticket at the
+    /// new priority if the flight is ready.
+    pub(crate) fn raise(&self, priority: Priority) -> Option<Priority> {
+        let before = self.update(|word| {
+            let next = with_urgency(word, priority);
+            if Phase::of(word).is_terminal() || next == word { Err(()) } else { Ok(next) }
+        });
+        before.ok().map(urgency)
+    }
+
+    /// Asks to be nudged when something moves. True if it can be claimed now, so that there is no need to wait for a nudge.
+    ///
+    /// The nudge cannot be missed: this flag and what it watches stand in one word.
+    pub(crate) fn watch(&self) -> bool {
+        is_claimable(self.0.fetch_or(WATCHED, Ordering::AcqRel))
+    }
+
+    #[inline]
+    fn nudge_if_watched(&self, before: u64) {
+        if before & WATCHED != 0 {
+            super::waits::nudge();
+        }
+    }
+
+    /// A word in any state, for tests at the limits of its counts.
+    #[cfg(test)]
+    pub(crate) fn with_counts(phase: Phase, gates: u64, owners: u64) -> Self {
+        assert!(gates <= GATES_MAX && owners <= OWNERS_MAX);
+        Self(AtomicU64::new(phase as u64 | gates << GATE_SHIFT | owners << OWNER_SHIFT))
+    }
+}
+
+fn is_claimable(&self) -> bool {
         is_claimable(self.load())
     }
 

@@ -13,7 +13,7 @@
 
 use super::error::{Interrupt, WaitCycle};
 use super::parker::Parker;
-use super::state::Phase;
+use super::phase::{Phase};
 use super::target::FlightRef;
 use super::{active, graph, trampoline};
 use crate::runtime;
@@ -276,7 +276,7 @@ fn spin(done: &dyn Fn() -> bool) -> bool {
     crate::sync::local! {
         static SPINS: Cell<u32> = Cell::new(200);
     }
-    if cfg!(any(shardrun_loom, shardrun_shuttle)) || !runtime::can_spin() {
+    if cfg!(any(shardrun_loom, shardrun_shuttle)) || runtime::machine().parallel < 2 {
         return done();
     }
     let spins = SPINS.try_with(Cell::get).unwrap_or(SPINS_MIN);

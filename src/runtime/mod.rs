@@ -34,6 +34,7 @@ pub use handle::{Rejected, Runtime, Shutdown};
 pub use place::{Place, Pool, Priority};
 pub use spawner::TimerHandle;
 
+pub(crate) use affinity::machine;
 pub(crate) use contain::{call as contain, discard, dropping, message};
 pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};

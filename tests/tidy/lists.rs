@@ -5,6 +5,13 @@ pub(crate) type Listed = (&'static str, &'static str);
 
 /// Files that may hold unsafe code.
 pub(crate) const UNSAFE: &[Listed] = &[
+    ("src/flight/cancel.rs", "what hears of a token belongs to the one that takes it"),
+    ("src/flight/flight.rs", "the result cell is written by who sealed and read once it is finished"),
+    ("src/flight/future.rs", "a future is pinned in its allocation and belongs to the claimer"),
+    ("src/flight/list.rs", "an intrusive list of counted references, walked under an epoch pin"),
+    ("src/flight/oneshot.rs", "the word hands the waker and the result from one side to the other"),
+    ("src/flight/target.rs", "a part of an owner is the owner's reference seen through a transparent wrapper"),
+    ("src/flight/task.rs", "the closure belongs to the claimer"),
     ("src/sync/epoch.rs", "the stand-in keeps the unsafe face of the real crate's defer_unchecked"),
     ("src/stages/versions.rs", "the pointer to the current revision counts by hand and is read under an epoch pin"),
     ("src/runtime/affinity.rs", "the affinity mask is read and written by system calls"),
@@ -18,6 +25,13 @@ pub(crate) const UNSAFE: &[Listed] = &[
 
 /// Files that may name an atomic's ordering.
 pub(crate) const ORDERINGS: &[Listed] = &[
+    ("src/flight/cancel.rs", "the flag of a token, and who takes what hears of it"),
+    ("src/flight/contain.rs", "a counter of caught panics"),
+    ("src/flight/graph.rs", "how many wait, so that a nudge which nobody needs costs a load"),
+    ("src/flight/list.rs", "the sealable list, with the argument of each edge beside it"),
+    ("src/flight/oneshot.rs", "the one-shot's word, with the argument of each edge beside it"),
+    ("src/flight/parker.rs", "the token that says why a sleeping thread was woken"),
+    ("src/flight/state.rs", "the flight's word, with the argument of each edge beside it"),
     ("src/observe/counters.rs", "counters are relaxed, each with one writer"),
     ("src/runtime/affinity.rs", "one automatically pinned runtime at a time in a process"),
     ("src/runtime/barrier.rs", "the store-load barrier of all hand-shakes"),
@@ -44,6 +58,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
 
 /// Files that may hold a lock.
 pub(crate) const LOCKS: &[Listed] = &[
+    ("src/flight/graph.rs", "the wait graph: only threads that wait inside a job come here"),
     ("src/runtime/driven.rs", "whose turn it is when several threads drive; not on any path of a runtime with threads"),
     ("src/runtime/threads.rs", "threads are started and joined: start and stop only"),
     ("src/runtime/timer.rs", "the heap of deadlines, between the timer's thread and a shutdown; arming takes no lock"),
