@@ -144,3 +144,12 @@ pub(crate) enum Refused {
     /// The count is at its limit (2^28 - 1 owners, 2^24 - 1 gates).
     Full,
 }
+
+/// What an admission found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admitted {
+    /// Nothing stands before it: the caller must push a ticket.
+    Ready,
+    /// The last gate will push it.
+    Gated,
+}

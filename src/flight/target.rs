@@ -1,7 +1,7 @@
 //! What a handle knows of the work it waits for: an identity, and ways to help it, to leave it and to look behind it.
 //! It does not know what kind of work that is.
 
-use super::phase::{Phase};
+use super::phase::Phase;
 use crate::runtime::{Place, Spawner};
 use crate::sync::Arc;
 

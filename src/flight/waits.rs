@@ -13,7 +13,7 @@
 
 use super::error::{Interrupt, WaitCycle};
 use super::parker::Parker;
-use super::phase::{Phase};
+use super::phase::Phase;
 use super::target::FlightRef;
 use super::{active, graph, trampoline};
 use crate::runtime;
