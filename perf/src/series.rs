@@ -147,15 +147,14 @@ impl<'a> Series<'a> {
         if rivals.len() < goal.rivals.len() {
             return None;
         }
-        let ratios: Vec<f64> = ours
-            .iter()
-            .enumerate()
-            .map(|(round, own)| {
-                let best = rivals.iter().map(|values| values[round]).fold(f64::INFINITY, f64::min);
-                if rivals.is_empty() { *own } else { own / best }
-            })
-            .collect();
-        let reached = median(&ratios);
-        Some(json!({ "goal": goal.says, "at_most": goal.at_most, "reached": reached, "met": reached <= goal.at_most }))
+        let best = |round: usize| rivals.iter().map(|values| values[round]).fold(f64::INFINITY, f64::min);
+        let bests: Vec<f64> = (0..ours.len()).map(best).collect();
+        let ratio = |(own, best): (&f64, &f64)| if rivals.is_empty() { *own } else { own / best };
+        let reached = median(&ours.iter().zip(&bests).map(ratio).collect::<Vec<_>>());
+        let rival = (!rivals.is_empty()).then(|| median(&bests));
+        Some(json!({
+            "goal": goal.says, "at_most": goal.at_most, "reached": reached, "met": reached <= goal.at_most,
+            "ours": median(&ours), "rival": rival, "metric": goal.ours.1,
+        }))
     }
 }

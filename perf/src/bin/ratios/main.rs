@@ -1,7 +1,7 @@
 //! Measures Shardrun beside what a user would pick instead, group by group, and says which goals are reached.
 //! Each group runs in a process of its own, in a stated placement; a noisy group is tried again, and then gets no verdict.
 //!
-//! `cargo run --release -p shardrun-perf --bin ratios -- [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables]`
+//! `cargo run --release -p shardrun-perf --bin ratios -- [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables] [--goals]`
 
 mod execute;
 mod idle;
@@ -79,17 +79,17 @@ struct Asked {
     effort: Effort,
     tries: usize,
     child: Option<(String, String)>,
-    tables: bool,
+    print: Option<fn()>,
 }
 
 fn usage() -> ! {
-    eprintln!("usage: ratios [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables]");
+    eprintln!("usage: ratios [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables] [--goals]");
     std::process::exit(2)
 }
 
 fn parse() -> Asked {
     let mut asked =
-        Asked { groups: Vec::new(), effort: Effort { rounds: 11, divide: 1 }, tries: 3, child: None, tables: false };
+        Asked { groups: Vec::new(), effort: Effort { rounds: 11, divide: 1 }, tries: 3, child: None, print: None };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok()).unwrap_or_else(|| usage());
@@ -101,7 +101,8 @@ fn parse() -> Asked {
                 asked.effort = Effort { rounds: 3, divide: 10 };
                 asked.tries = 1;
             }
-            "--tables" => asked.tables = true,
+            "--tables" => asked.print = Some(report::print_kept),
+            "--goals" => asked.print = Some(report::print_goals),
             "--child" => asked.child = words.next().zip(words.next()),
             "--list" => {
                 GROUPS.iter().for_each(|group| println!("{:10} {}", group.name, group.about));
@@ -154,8 +155,8 @@ fn main() -> ExitCode {
         println!("{}", Value::Array(series));
         return ExitCode::SUCCESS;
     }
-    if asked.tables {
-        report::print_kept();
+    if let Some(print) = asked.print {
+        print();
         return ExitCode::SUCCESS;
     }
     report::print_head();

@@ -6,13 +6,14 @@ use shardrun_perf::ALLOCATOR;
 use std::path::PathBuf;
 use std::process::Command;
 
-fn kept_in() -> PathBuf {
+fn kept_in(allocator: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("out");
-    folder.join(format!("ratios.{}.json", ALLOCATOR.split(' ').next().unwrap_or(ALLOCATOR)))
+    folder.join(format!("ratios.{}.json", allocator.split(' ').next().unwrap_or(allocator)))
 }
 
-fn kept() -> Value {
-    std::fs::read(kept_in()).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_else(|| json!({}))
+fn kept(allocator: &str) -> Value {
+    let bytes = std::fs::read(kept_in(allocator)).ok();
+    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_else(|| json!({}))
 }
 
 fn first_line(program: &str, arguments: &[&str]) -> String {
@@ -39,11 +40,11 @@ pub fn print_head() {
 
 /// Adds the group to `perf/out`, replacing its former figures in the same placement.
 pub fn keep(group: &str, placement: &str, measured: &Value) {
-    let mut all = kept();
+    let mut all = kept(ALLOCATOR);
     all["machine"] = json!(machine());
     all["allocator"] = json!(ALLOCATOR);
     all["groups"][format!("{group} {placement}")] = measured.clone();
-    let path = kept_in();
+    let path = kept_in(ALLOCATOR);
     let folder = path.parent().expect("the file stands in a folder");
     let text = serde_json::to_string_pretty(&all).expect("JSON can be written");
     if let Err(error) = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text)) {
@@ -53,7 +54,7 @@ pub fn keep(group: &str, placement: &str, measured: &Value) {
 
 /// Prints all that has been kept.
 pub fn print_kept() {
-    let all = kept();
+    let all = kept(ALLOCATOR);
     println!("Machine: {}. Allocator: {}.", text(&all["machine"]), text(&all["allocator"]));
     for measured in all["groups"].as_object().unwrap_or(&Map::new()).values() {
         print_group(measured);
@@ -106,4 +107,60 @@ fn print_peers(series: &Value) {
         }
     }
     println!();
+}
+
+/// One row of the table of goals: where it was measured, what is asked, and the figures per allocator.
+#[derive(Default)]
+struct Row {
+    command: String,
+    placement: String,
+    goal: String,
+    figures: [String; 2],
+}
+
+/// Prints the goals of all that has been kept with either allocator, one row each.
+pub fn print_goals() {
+    let both = ["system malloc", "mimalloc"].map(kept);
+    let machine = both.iter().find_map(|all| all["machine"].as_str()).unwrap_or("nothing has been measured");
+    println!("Machine: {machine}.\n");
+    println!("| group | placement | asked | system malloc | mimalloc |\n|---|---|---|---|---|");
+    let mut rows: Vec<Row> = Vec::new();
+    for (column, all) in both.iter().enumerate() {
+        for measured in all["groups"].as_object().into_iter().flatten().map(|(_, measured)| measured) {
+            each_goal(measured, |command, placement, goal, figures| {
+                let at = rows
+                    .iter()
+                    .position(|row| row.goal == goal && row.placement == placement && row.command == command);
+                let at = at.unwrap_or_else(|| {
+                    let (command, placement, goal) = (command.into(), placement.into(), goal.into());
+                    rows.push(Row { command, placement, goal, ..Row::default() });
+                    rows.len() - 1
+                });
+                rows[at].figures[column] = figures;
+            });
+        }
+    }
+    for Row { command, placement, goal, figures: [system, mimalloc] } in rows {
+        println!("| `{command}` | {placement} | {goal} | {system} | {mimalloc} |");
+    }
+}
+
+/// Calls `row` with the group, the placement, the goal and its figures, for every goal of the group.
+fn each_goal(measured: &Value, mut row: impl FnMut(&str, &str, &str, String)) {
+    for series in measured["series"].as_array().into_iter().flatten() {
+        for goal in series["goals"].as_array().into_iter().flatten() {
+            let mark = match (measured["objection"].is_string(), goal["met"].as_bool()) {
+                (true, _) => "noisy, no verdict",
+                (false, Some(true)) => "reached",
+                (false, _) => "**missed**",
+            };
+            let (ours, reached) = (figure(&goal["ours"]), figure(&goal["reached"]));
+            let figures = match goal["rival"].as_f64() {
+                Some(_) => format!("{reached} ({ours} / {}) {mark}", figure(&goal["rival"])),
+                None => format!("{ours} {mark}"),
+            };
+            let asked = format!("{}: {}", text(&series["workload"]), text(&goal["goal"]));
+            row(text(&measured["group"]), text(&series["placement"]), &asked, figures);
+        }
+    }
 }
