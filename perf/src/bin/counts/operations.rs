@@ -1,22 +1,121 @@
 //! The operations, each a function that does it N times after a preparation that does not depend on N.
 //! It does not count: callgrind does, from outside.
+//!
+//! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
+use shardrun::{Place, Runtime};
 use std::hint::black_box;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 /// Name, the N that is usual, and the operation.
 pub type Operation = (&'static str, u64, fn(u64));
 
 /// All of them, in the order of the table.
-pub const ALL: &[Operation] = &[("papaya-get", 10_000, papaya_get)];
+pub const ALL: &[Operation] = &[
+    ("papaya-get", 10_000, papaya_get),
+    ("execute-on-worker", 8_192, execute_on_worker),
+    ("execute-48-bytes", 8_192, execute_wide),
+    ("submit-outside", 8_192, submit_outside),
+    ("submit-outside-batch-64", 8_192, submit_batches),
+];
+
+/// Files, or keys, that exist before an operation on old ones begins.
+const OLD: u64 = 1_000;
 
 /// What a bare lookup costs, pinned each time: the yardstick for `try_get_source`.
 fn papaya_get(n: u64) {
     let hasher = ahash::RandomState::with_seeds(1, 2, 3, 4);
     let map = papaya::HashMap::<u64, u64, ahash::RandomState>::with_hasher(hasher);
-    for key in 0..1_000 {
+    for key in 0..OLD {
         map.pin().insert(key, key);
     }
     for key in 0..n {
-        black_box(map.pin().get(&black_box(key % 1_000)));
+        black_box(map.pin().get(&black_box(key % OLD)));
     }
+}
+
+fn accept<T, E>(outcome: Result<T, E>) -> T {
+    outcome.unwrap_or_else(|_| panic!("the runtime takes work"))
+}
+
+/// One worker that sleeps at once when it has nothing to do.
+fn one_worker() -> Runtime {
+    Runtime::builder().workers(1).io_threads(0).spin(Duration::ZERO).build().expect("the runtime starts")
+}
+
+/// Holds the only worker until the sender is dropped.
+fn held(runtime: &Runtime) -> Sender<()> {
+    let (open, gate) = channel::<()>();
+    accept(runtime.execute(move || gate.recv().unwrap_or_default()));
+    open
+}
+
+/// Waits until all that was submitted before has run.
+fn drained(runtime: &Runtime) {
+    let (done, finished) = channel::<()>();
+    accept(runtime.execute(move || drop(done)));
+    assert!(finished.recv().is_err(), "the sender is dropped");
+}
+
+/// Bursts of 256 from a job on the worker: onto its own queue, off it, and run.
+fn execute_on_worker(n: u64) {
+    bursts(n, |task| move || consume(task));
+}
+
+fn execute_wide(n: u64) {
+    bursts(n, |task| {
+        let load = [task; 6];
+        move || consume(load)
+    });
+}
+
+fn bursts<F: FnOnce() + Send + 'static>(n: u64, make: impl Fn(u64) -> F + Copy + Send + 'static) {
+    let runtime = one_worker();
+    let (done, finished) = channel();
+    let inside = runtime.clone();
+    accept(runtime.execute(move || burst(inside, n, make, done)));
+    assert!(finished.recv().is_err(), "the sender is dropped");
+}
+
+/// Pushes 256 tasks and then the next burst, until none are left: the worker never sleeps between them.
+fn burst<F: FnOnce() + Send + 'static>(
+    runtime: Runtime,
+    left: u64,
+    make: impl Fn(u64) -> F + Copy + Send + 'static,
+    done: Sender<()>,
+) {
+    if left == 0 {
+        return drop(done);
+    }
+    (0..256).for_each(|task| accept(runtime.execute(make(task))));
+    let inside = runtime.clone();
+    accept(runtime.execute(move || burst(inside, left - 256, make, done)));
+}
+
+/// Into the shared queue, out of it, and run.
+fn submit_outside(n: u64) {
+    let runtime = one_worker();
+    let open = held(&runtime);
+    for task in 0..n {
+        accept(runtime.execute(move || consume(task)));
+    }
+    drop(open);
+    drained(&runtime);
+}
+
+fn submit_batches(n: u64) {
+    let runtime = one_worker();
+    let open = held(&runtime);
+    for first in (0..n).step_by(64) {
+        let batch = (first..first + 64).map(|task| move || consume(task));
+        accept(runtime.execute_batch(Place::default(), batch));
+    }
+    drop(open);
+    drained(&runtime);
+}
+
+/// The body of every task.
+fn consume<T>(value: T) {
+    black_box(value);
 }

@@ -11,24 +11,30 @@ use std::hint::black_box;
 
 /// Tasks of one round.
 const TASKS: usize = 10_000;
-/// Repetitions within a round, of which the least disturbed half counts.
-const REPEATS: usize = 8;
+/// Tasks that a worker has in its own queue at a time in ordinary use.
+const BURST: usize = 250;
 
-/// Time and CPU per task of a few repetitions of `once`, which returns its nanoseconds.
+/// Time and CPU per task of repetitions of `once`, which returns its nanoseconds: enough of them for some 80,000 tasks.
 fn per_task(tasks: usize, mut once: impl FnMut() -> f64) -> Sample {
+    let repeats = (80_000 / tasks).clamp(1, 100);
     once();
     let cpu = place::cpu_of_process();
-    let walls: Vec<f64> = (0..REPEATS).map(|_| once() / tasks as f64).collect();
-    let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / (tasks * REPEATS) as f64;
+    let walls: Vec<f64> = (0..repeats).map(|_| once() / tasks as f64).collect();
+    let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / (tasks * repeats) as f64;
     vec![(NS, shardrun_perf::series::median(&walls)), (CPU, cpu)]
 }
 
-/// `execute` on a worker, beside `rayon::spawn` and `tokio::spawn` there.
+/// `execute` on a worker, beside `rayon::spawn` and `tokio::spawn` there: in bursts that stay in the caches and small queues,
+/// and in one burst of 10,000, for which every queue has to grow.
 pub fn on_worker(place: &Place, effort: Effort) -> Vec<Value> {
     let pools = Pools::build(place);
-    let tasks = effort.of(TASKS);
     let latch = Latch::leaked();
-    let mut series = Series::new("an empty task from a worker, captures of 8 and of 48 bytes", &place.says);
+    [BURST, effort.of(TASKS)].map(|tasks| burst(&pools, place, effort, latch, tasks)).into()
+}
+
+/// A producing job on a worker of some pool; `tasks` jobs that count down the latch come from it.
+fn burst(pools: &Pools, place: &Place, effort: Effort, latch: &'static Latch, tasks: usize) -> Value {
+    let mut series = Series::new(format!("empty tasks from a worker, a burst of {tasks}"), &place.says);
     series.peer("rayon::spawn, 8 bytes", || {
         per_task(tasks, || {
             latch.arm(tasks as u64);
@@ -59,7 +65,35 @@ pub fn on_worker(place: &Place, effort: Effort) -> Vec<Value> {
             latch.wait()
         })
     });
-    vec![series.run(effort.rounds)]
+    for (name, bytes) in [(OURS_8, 8), (OURS_48, 48)] {
+        let runtime = pools.shardrun.clone();
+        series.peer(name, move || {
+            per_task(tasks, || {
+                latch.arm(tasks as u64);
+                let inside = runtime.clone();
+                accept(runtime.execute(move || {
+                    latch.begin();
+                    match bytes {
+                        8 => (0..tasks).for_each(|_| accept(inside.execute(move || latch.count_down()))),
+                        _ => (0..tasks as u64).for_each(|task| accept(inside.execute(wide(latch, task)))),
+                    }
+                }));
+                latch.wait()
+            })
+        });
+    }
+    series.at_most(OURS_8, NS, 0.7, &["rayon::spawn, 8 bytes"]);
+    series.at_most(OURS_48, NS, 0.7, &["rayon::spawn, 48 bytes"]);
+    series.at_most(OURS_8, NS, 0.2, &["tokio::spawn, 8 bytes"]);
+    series.run(effort.rounds)
+}
+
+const OURS_8: &str = "shardrun execute, 8 bytes";
+const OURS_48: &str = "shardrun execute, 48 bytes";
+
+/// No runtime here is shut down while it is measured.
+fn accept<T, E>(outcome: Result<T, E>) {
+    assert!(outcome.is_ok(), "the runtime takes work");
 }
 
 /// A task that captures 48 bytes.
@@ -97,6 +131,26 @@ pub fn outside(place: &Place, effort: Effort) -> Vec<Value> {
             latch.wait()
         })
     });
+    let runtime = &pools.shardrun;
+    series.peer("shardrun execute", || {
+        per_task(tasks, || {
+            latch.arm(tasks as u64);
+            (0..tasks).for_each(|_| accept(runtime.execute(move || latch.count_down())));
+            latch.wait()
+        })
+    });
+    series.peer("shardrun execute_batch of 64", || {
+        per_task(tasks, || {
+            latch.arm(tasks as u64);
+            for first in (0..tasks).step_by(64) {
+                let batch = (first..tasks.min(first + 64)).map(|_| move || latch.count_down());
+                accept(runtime.execute_batch(shardrun::Place::default(), batch));
+            }
+            latch.wait()
+        })
+    });
+    series.at_most("shardrun execute", NS, 0.7, &[S]);
+    series.at_most("shardrun execute_batch of 64", NS, 0.25, &[S]);
     vec![series.run(effort.rounds)]
 }
 
@@ -137,5 +191,32 @@ pub fn fan(place: &Place, effort: Effort) -> Vec<Value> {
             latch.wait()
         })
     });
+    let runtime = &pools.shardrun;
+    series.peer("shardrun execute and a latch", || {
+        per_task(tasks, || {
+            latch.arm(tasks as u64);
+            let inside = runtime.clone();
+            accept(runtime.execute(move || {
+                latch.begin();
+                (0..tasks).for_each(|_| accept(inside.execute(move || latch.count_down())));
+            }));
+            latch.wait()
+        })
+    });
+    series.peer("shardrun execute_batch and a latch", || {
+        per_task(tasks, || {
+            latch.arm(tasks as u64);
+            let inside = runtime.clone();
+            accept(runtime.execute(move || {
+                latch.begin();
+                accept(
+                    inside.execute_batch(shardrun::Place::default(), (0..tasks).map(|_| move || latch.count_down())),
+                );
+            }));
+            latch.wait()
+        })
+    });
+    series.at_most("shardrun execute and a latch", NS, 0.6, &["rayon scope"]);
+    series.at_most("shardrun execute_batch and a latch", NS, 0.6, &["rayon scope"]);
     vec![series.run(effort.rounds)]
 }

@@ -2,7 +2,7 @@
 //! It does not know why a pool would wake: it only reads the CPU clock of the process.
 
 use crate::Effort;
-use crate::pools::{Place, rayon_pool, tokio_pool};
+use crate::pools::{Place, rayon_pool, shardrun_pool, tokio_pool};
 use serde_json::Value;
 use shardrun_perf::latch::Latch;
 use shardrun_perf::place;
@@ -40,5 +40,13 @@ pub fn idle(place: &Place, effort: Effort) -> Vec<Value> {
         latch.wait();
         share(seconds)
     });
+    series.peer("shardrun", || {
+        let pool = shardrun_pool(place);
+        latch.arm(1);
+        assert!(pool.execute(|| latch.count_down()).is_ok(), "the runtime takes work");
+        latch.wait();
+        share(seconds)
+    });
+    series.limit("shardrun", SHARE, 0.1);
     vec![series.run(effort.rounds)]
 }

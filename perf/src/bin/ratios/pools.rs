@@ -1,6 +1,7 @@
 //! The pools that are compared, each with its threads on the same CPUs.
 //! It does not know what runs on them.
 
+use shardrun::Pinning;
 use shardrun_perf::place;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -56,6 +57,8 @@ pub struct Pools {
     pub rayon: rayon::ThreadPool,
     /// The multi-threaded runtime.
     pub tokio: tokio::runtime::Runtime,
+    /// Ours.
+    pub shardrun: shardrun::Runtime,
 }
 
 impl Pools {
@@ -64,7 +67,7 @@ impl Pools {
         if place.whole {
             place::pin(&place.client);
         }
-        let pools = Self { rayon: rayon_pool(place), tokio: tokio_pool(place) };
+        let pools = Self { rayon: rayon_pool(place), tokio: tokio_pool(place), shardrun: shardrun_pool(place) };
         place::pin(&place.client);
         pools
     }
@@ -89,4 +92,10 @@ pub fn tokio_pool(place: &Place) -> tokio::runtime::Runtime {
         .on_thread_start(move || place::pin(&[cpus[next.fetch_add(1, Ordering::Relaxed) % cpus.len()]]))
         .build()
         .expect("tokio's runtime starts")
+}
+
+/// A Shardrun runtime on the place's workers.
+pub fn shardrun_pool(place: &Place) -> shardrun::Runtime {
+    let pinning = if place.whole { Pinning::Off } else { Pinning::Cores(place.workers.clone()) };
+    shardrun::Runtime::builder().workers(place.workers.len()).pinning(pinning).build().expect("the runtime starts")
 }

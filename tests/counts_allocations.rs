@@ -1,0 +1,113 @@
+//! Allocations per operation: what promises to allocate nothing is held to it.
+//! It does not measure time, and counts the calling thread alone, so that other threads cannot disturb it.
+
+use shardrun::Runtime;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::mpsc::{Sender, channel};
+
+struct Counting;
+
+thread_local! {
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+}
+
+fn counted() {
+    // A thread that is ending may allocate after its locals are gone; nobody asks for its count any more.
+    let _ = CALLS.try_with(|calls| calls.set(calls.get() + 1));
+}
+
+// SAFETY: every call is handed to the system's allocator unchanged; counting touches only a thread-local without a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        counted();
+        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        counted();
+        // SAFETY: as above.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Allocations of the calling thread during `work`.
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = CALLS.with(Cell::get);
+    work();
+    CALLS.with(Cell::get) - before
+}
+
+/// Runs `job` on the only worker of a runtime and hands its answer back.
+fn on_worker<R: Send + 'static>(job: impl FnOnce(Runtime) -> R + Send + 'static) -> R {
+    let runtime = Runtime::builder().workers(1).build().expect("the runtime starts");
+    let (answer, answered) = channel();
+    let inside = runtime.clone();
+    let taken = runtime.execute(move || answer.send(job(inside)).expect("the test waits"));
+    assert!(taken.is_ok(), "the runtime takes work");
+    answered.recv().expect("the job does not panic")
+}
+
+/// Allocations of each of a few pushes of a closure that captures `N` bytes, on a worker.
+fn of_execute<const N: usize>() -> Vec<u64> {
+    on_worker(|runtime| {
+        let push = |_| {
+            let load = [1_u8; N];
+            allocations(|| {
+                let taken = runtime.execute(move || {
+                    black_box(load);
+                });
+                assert!(taken.is_ok(), "the runtime takes work");
+            })
+        };
+        // Few enough for the queue not to grow: its growth is not what a push costs.
+        (0..32).map(push).collect()
+    })
+}
+
+#[test]
+fn execute_on_a_worker_allocates_nothing_for_captures_up_to_48_bytes() {
+    assert_eq!(of_execute::<0>(), [0; 32]);
+    assert_eq!(of_execute::<8>(), [0; 32]);
+    assert_eq!(of_execute::<48>(), [0; 32]);
+}
+
+#[test]
+fn execute_on_a_worker_allocates_once_for_larger_captures() {
+    assert_eq!(of_execute::<49>(), [1; 32]);
+    assert_eq!(of_execute::<1024>(), [1; 32]);
+}
+
+#[test]
+fn running_a_small_job_allocates_nothing() {
+    let counted = on_worker(|runtime| {
+        let (told, tell) = channel();
+        // Jobs of one worker run in order, so between these two marks stand 32 jobs, run from the worker's own queue.
+        let mark = move |told: Sender<u64>| move || told.send(CALLS.with(Cell::get)).expect("the test waits");
+        let accept = |taken: bool| assert!(taken, "the runtime takes work");
+        accept(runtime.execute(mark(told.clone())).is_ok());
+        (0..32_u64).for_each(|task| {
+            accept(runtime.execute(move || assert_ne!(black_box([task; 6])[0], u64::MAX)).is_ok());
+        });
+        accept(runtime.execute(mark(told)).is_ok());
+        tell
+    });
+    let (before, after) = (counted.recv().expect("the first mark"), counted.recv().expect("the second mark"));
+    // The first mark's own message may allocate after it has looked.
+    assert!(after - before <= 1, "{} allocations for 32 jobs", after - before);
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| drop(black_box(Box::new(1)))), 1);
+}
