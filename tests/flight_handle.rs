@@ -91,9 +91,8 @@ fn b31_a_new_waker_replaces_the_old_which_is_dropped_outside() {
     }
     let runtime = runtime(1);
     let (dropped, woken) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-    let nosy = || {
-        Waker::from(Arc::new(Nosy { runtime: runtime.clone(), dropped: dropped.clone(), woken: woken.clone() }))
-    };
+    let nosy =
+        || Waker::from(Arc::new(Nosy { runtime: runtime.clone(), dropped: dropped.clone(), woken: woken.clone() }));
     let caught = shardrun::contained_panics();
     let (mut handle, gate) = gated(&runtime, || 1);
     gate.begun.recv().unwrap();

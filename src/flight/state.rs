@@ -318,11 +318,7 @@ impl StateWord {
                 return Err(Phase::of(word));
             }
             debug_assert!(owners(word) > 0, "an owner leaves once");
-            if owners(word) == 1 {
-                Ok(with_phase(word - OWNER, Phase::Cancelled))
-            } else {
-                Ok(word - OWNER)
-            }
+            if owners(word) == 1 { Ok(with_phase(word - OWNER, Phase::Cancelled)) } else { Ok(word - OWNER) }
         });
         match before {
             Ok(word) if owners(word) == 1 => Left::Last(Phase::of(word)),
