@@ -22,7 +22,11 @@ pub use runtime::{
     BuildError, Clock, Driver, Pinning, Place, Pool, Priority, RefusedBecause, Rejected, Runtime, RuntimeBuilder,
     Shutdown, TimerHandle, VirtualClock,
 };
-pub use stages::SequencerCounters;
+pub use stages::{
+    AnyTarget, BatchHandle, FailureCause, Host, Joined, Moved, Request, SequencerCounters, Stage, StageCx, StageError,
+    StageFailure, StageHandle, StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Target, ToAnalysis,
+    ToArtifact, ToSource,
+};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]

@@ -17,12 +17,11 @@ mod list;
 mod oneshot;
 mod parker;
 mod phase;
-mod sleepers;
 mod spawn;
 mod state;
 mod target;
 mod task;
-mod trampoline;
+pub(crate) mod trampoline;
 mod waits;
 
 pub use cancel::{CancelRegistration, CancellationToken};

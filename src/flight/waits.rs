@@ -60,10 +60,9 @@ pub(crate) fn nudge() {
     }
 }
 
-/// The report of a wait for a flight that this thread executes further down.
+/// The report of a flight that waits for itself.
 pub(crate) fn self_wait(flight: &dyn FlightRef) -> WaitCycle {
-    let between = active::waits_since(flight.id());
-    WaitCycle::new(between.iter().map(|flight| flight.describe()).chain([flight.describe()]).collect())
+    WaitCycle::new(vec![flight.describe()])
 }
 
 /// Waits until `shot` is done, at most for `limit`.
@@ -250,7 +249,7 @@ fn search(flight: &Arc<dyn FlightRef>, soft: bool, mut found: impl FnMut(&dyn Fl
 
 /// Runs the flight or something that stands before it, if any of that is free.
 fn help(flight: &Arc<dyn FlightRef>) -> bool {
-    active::helping(flight, || search(flight, true, |flight| flight.help()))
+    search(flight, true, |flight| flight.help())
 }
 
 /// Asks to be nudged when any of that becomes free. True if something is.

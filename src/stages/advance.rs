@@ -9,85 +9,84 @@ use super::versions::{Retired, Transition, Version, Versions, commit};
 use crate::sync::epoch::Guard;
 use crate::sync::{Arc, mutant};
 
-/// A file that a transition moves on.
-pub(crate) struct Member<'a, R> {
+/// What a transition moves on: a file's slot, with whatever the caller wants to remember of it.
+pub(crate) trait Movable<R> {
     /// Where the file's revisions hang.
-    pub(crate) slot: &'a Versions<R>,
+    fn versions(&self) -> &Versions<R>;
+    /// Completes the successor of `old`, or declines: then the file stays as it is. Inside the section, so plain data only: no
+    /// host code, nothing ended, nothing freed. It is asked again if a retry came between.
+    fn prepare(&mut self, old: &R, fresh: &mut R) -> bool;
+    /// Takes the predecessor that was replaced, to be ended. After the section, still pinned.
+    fn replaced(&mut self, old: Retired<R>, fresh: &R);
+}
+
+/// A file that a transition moves on.
+pub(crate) struct Member<S, R> {
+    /// The file.
+    pub(crate) file: S,
     /// The revision that the transition installs; nobody else holds it yet.
     pub(crate) fresh: Arc<R>,
     /// What stands in for a predecessor in a slot that has none, so that requests which come before the commit find a list.
-    pub(crate) stub: Option<Arc<R>>,
+    stub: Option<Arc<R>>,
     /// Whether it was installed: not, if `prepare` declined.
-    pub(crate) installed: bool,
+    installed: bool,
 }
 
-impl<'a, R> Member<'a, R> {
-    /// A member whose slot has a revision, or else gets `stub`.
-    pub(crate) fn new(slot: &'a Versions<R>, fresh: Arc<R>, stub: Option<Arc<R>>) -> Self {
-        Self { slot, fresh, stub, installed: false }
+impl<R: Version, S: Movable<R>> Member<S, R> {
+    /// A member whose slot has a revision, or else gets `stub`, or else is left alone.
+    pub(crate) fn new(file: S, fresh: Arc<R>, stub: Option<Arc<R>>) -> Self {
+        Self { file, fresh, stub, installed: false }
+    }
+
+    /// Links it, invisible.
+    fn install(&mut self, shared: Option<&Transition>, pinned: &Guard) {
+        loop {
+            let Some(old) = self.file.versions().head(pinned) else {
+                let Some(stub) = self.stub.take() else { return };
+                // A creation may be faster; then its revision is the predecessor, and the stub is dropped with the member.
+                self.stub = self.file.versions().create(stub).err();
+                continue;
+            };
+            let fresh = Arc::get_mut(&mut self.fresh).expect("nobody else holds a revision that is not installed");
+            if !self.file.prepare(old, fresh) {
+                return;
+            }
+            if self.file.versions().install(old, &self.fresh, shared) {
+                self.installed = true;
+                return;
+            }
+        }
+    }
+
+    /// Cuts it off from its predecessor and hands that out.
+    fn finish(&mut self, clock: &Clock) {
+        if self.installed {
+            self.file.replaced(Versions::unlink(&*self.fresh, clock), &self.fresh);
+        }
     }
 }
 
-/// Moves `members` on together.
-///
-/// Inside the section `prepare` is told predecessor and successor of each and completes the successor, or declines by false: then
-/// that member stays as it is. It may be asked again if a retry came between. It is plain data: nothing of the host's runs
-/// there, and nothing is ended or freed. After the section `end` gets the predecessor of each installed member, by its index.
+/// Moves `members` on together, each a different file.
 ///
 /// Returns what the members share; it must outlive every pin that began before this call returned.
-pub(crate) fn advance<R: Version>(
+pub(crate) fn advance<R: Version, S: Movable<R>>(
     (sequencer, clock): (&Sequencer, &Clock),
-    members: &mut [Member<'_, R>],
+    members: &mut [Member<S, R>],
     pinned: &Guard,
-    mut prepare: impl FnMut(usize, &R, &mut R) -> bool,
-    mut end: impl FnMut(usize, Retired<R>),
 ) -> Option<Box<Transition>> {
     let shared = (members.len() > 1).then(Transition::new);
-    let mut early = mutant("advance.end_before_commit");
+    let early = mutant("advance.end_before_commit");
     sequencer.run(members.len() as u64, || {
-        for (at, member) in members.iter_mut().enumerate() {
-            install(member, shared.as_deref(), pinned, |old, fresh| prepare(at, old, fresh));
+        for member in members.iter_mut() {
+            member.install(shared.as_deref(), pinned);
         }
         if early {
-            finish(members, clock, &mut end);
+            members.iter_mut().for_each(|member| member.finish(clock));
         }
         commit(members.iter().filter(|member| member.installed).map(|member| &*member.fresh), shared.as_deref());
-        early
     });
-    if !std::mem::take(&mut early) {
-        finish(members, clock, &mut end);
+    if !early {
+        members.iter_mut().for_each(|member| member.finish(clock));
     }
     shared
-}
-
-/// Cuts the members off from their predecessors and hands those out.
-fn finish<R: Version>(members: &[Member<'_, R>], clock: &Clock, end: &mut impl FnMut(usize, Retired<R>)) {
-    for (at, member) in members.iter().enumerate().filter(|(_, member)| member.installed) {
-        end(at, Versions::unlink(&*member.fresh, clock));
-    }
-}
-
-/// Links one member, invisible.
-fn install<R: Version>(
-    member: &mut Member<'_, R>,
-    shared: Option<&Transition>,
-    pinned: &Guard,
-    mut prepare: impl FnMut(&R, &mut R) -> bool,
-) {
-    loop {
-        let Some(old) = member.slot.head(pinned) else {
-            let Some(stub) = member.stub.take() else { return };
-            // A creation may be faster; then its revision is the predecessor, and the stub is dropped by its maker.
-            member.stub = member.slot.create(stub).err();
-            continue;
-        };
-        let fresh = Arc::get_mut(&mut member.fresh).expect("nobody else holds a revision that is not installed");
-        if !prepare(old, fresh) {
-            return;
-        }
-        if member.slot.install(old, &member.fresh, shared) {
-            member.installed = true;
-            return;
-        }
-    }
 }

@@ -80,9 +80,15 @@ impl Demand {
             return;
         }
         // ordering: pairs with `start`. If the last wish went first, the start finds none; else Analysis runs unwanted at most
-        // as long as its own flight lets it.
-        let before = self.0.fetch_sub(WISH, Ordering::AcqRel);
-        debug_assert!(before >= WISH, "a wish is withdrawn once");
+        // as long as its own flight lets it. A retired word counts no more: it may have refused this wish.
+        let mut word = load_for_cas(&self.0, Ordering::Acquire);
+        while word & RETIRED == 0 {
+            debug_assert!(word >= WISH, "a wish is withdrawn once");
+            match self.0.compare_exchange_weak(word, word - WISH, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
     }
 
     /// Says that Source is done. True if this admitted an Analysis that was wanted: the caller sees to its start.

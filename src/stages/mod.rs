@@ -2,12 +2,40 @@
 //! It does not know what a file is, nor what its stages compute: the host does.
 
 mod advance;
+mod artifact;
+mod batch;
+mod contained;
+mod counters;
 mod demand;
+mod edit;
+mod error;
+mod host;
+mod limbo;
+mod origin;
+mod read;
+mod refs;
+mod request;
+mod revision;
+mod run;
+mod scheduler;
 mod sequencer;
+mod shared;
+mod slot;
 mod stamp;
+mod submit;
+mod table;
+mod ticket;
 mod tickets;
 mod versions;
+mod wish;
 
+pub use batch::{BatchHandle, StageResult};
+pub use counters::StagesCounters;
+pub use edit::Moved;
+pub use error::{FailureCause, StageError, StageFailure};
+pub use host::{Host, Stage, StageCx};
+pub use request::{AnyTarget, Joined, Request, StageHandle, StageValue, Target, ToAnalysis, ToArtifact, ToSource};
+pub use scheduler::{Stages, StagesBuilder};
 pub use sequencer::SequencerCounters;
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

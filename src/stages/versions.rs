@@ -56,6 +56,30 @@ pub(crate) trait Version: Sized {
 #[must_use]
 pub(crate) struct Retired<R>(pub(crate) Arc<R>);
 
+/// A revision that was read under a pin, and stays alive as long as that.
+pub(crate) struct Seen<'g, R>(&'g R);
+
+impl<R> Seen<'_, R> {
+    /// A count of its own, with which it outlives the pin.
+    pub(crate) fn share(&self) -> Arc<R> {
+        let raw = ptr::from_ref(self.0);
+        // SAFETY: what a slot's pointer shows lies in an `Arc`, whose count it holds or has left to a `Retired` that outlives
+        // this pin.
+        unsafe {
+            Arc::increment_strong_count(raw);
+            Arc::from_raw(raw)
+        }
+    }
+}
+
+impl<R> std::ops::Deref for Seen<'_, R> {
+    type Target = R;
+
+    fn deref(&self) -> &R {
+        self.0
+    }
+}
+
 /// The pointer to the current revision; holds one count of it.
 #[derive(Debug)]
 pub(crate) struct Versions<R> {
@@ -73,8 +97,14 @@ impl<R: Version> Versions<R> {
         Self { head: AtomicPtr::new(Arc::into_raw(first).cast_mut()) }
     }
 
+    /// Whether the slot has never had a revision.
+    pub(crate) fn is_empty(&self) -> bool {
+        // ordering: a hint; `create` decides.
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
     /// The visible revision, if there is one.
-    pub(crate) fn visible<'g>(&self, clock: &Clock, _pinned: &'g Guard) -> Option<&'g R> {
+    pub(crate) fn visible<'g>(&self, clock: &Clock, _pinned: &'g Guard) -> Option<Seen<'g, R>> {
         loop {
             // ordering: pairs with `create`, `swing` and `install`. If the link came first, this sees the revision whole and its
             // stamp; else it sees the predecessor.
@@ -83,13 +113,13 @@ impl<R: Version> Versions<R> {
             // let go through `Retired`, whose holder waits for those pins.
             let revision = unsafe { head.as_ref() }?;
             if mutant("versions.join_installing") || revision.is_visible(clock) {
-                return Some(revision);
+                return Some(Seen(revision));
             }
             // ordering: pairs with `unlink`. If the predecessor is already cut off, the commit came before: look again.
             let prev = revision.link().prev.load(Ordering::Acquire);
             // SAFETY: as above: the predecessor is retired only after the commit, which was not yet visible under this pin.
             match unsafe { prev.as_ref() } {
-                Some(prev) => return Some(prev),
+                Some(prev) => return Some(Seen(prev)),
                 None if mutant("versions.nil_is_unknown") => return None,
                 None => crate::sync::hint::spin_loop(),
             }
@@ -98,7 +128,7 @@ impl<R: Version> Versions<R> {
 
     /// Whether `revision` is the visible one.
     pub(crate) fn is_current(&self, revision: &R, clock: &Clock, pinned: &Guard) -> bool {
-        self.visible(clock, pinned).is_some_and(|visible| ptr::eq(visible, revision))
+        self.visible(clock, pinned).is_some_and(|visible| ptr::eq(visible.0, revision))
     }
 
     /// Makes `first` the first revision of a slot that has none. Fails if another thread was faster.
@@ -168,13 +198,6 @@ impl<R: Version> Versions<R> {
         // SAFETY: the slot's count of the predecessor, which `install` left to this call; it is made once a member.
         Retired(unsafe { Arc::from_raw(old) })
     }
-
-    /// Takes the last revision out of a slot that nobody can reach any more.
-    pub(crate) fn take(&mut self) -> Option<Arc<R>> {
-        let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
-        // SAFETY: the slot's own count; nobody shares the slot.
-        (!head.is_null()).then(|| unsafe { Arc::from_raw(head) })
-    }
 }
 
 impl<R> Drop for Versions<R> {
@@ -197,6 +220,13 @@ pub(crate) fn commit<'a, R: Version + 'a>(mut members: impl Iterator<Item = &'a 
             }
         }
     }
+}
+
+/// Frees what the members of a committed transition shared, once no pinned reader can ask it any more.
+pub(crate) fn let_go(transition: Box<Transition>, pinned: &Guard) {
+    // SAFETY: every member has been unlinked, and so bears the final stamp itself: who pins from now on asks the members alone.
+    // The closure runs none of the host's code.
+    unsafe { pinned.defer_unchecked(move || drop(transition)) };
 }
 
 /// What versioned publication tells about one revision.

@@ -7,6 +7,7 @@
 //! a time and switches only inside its own operations.
 
 pub(crate) mod epoch;
+pub(crate) mod map;
 mod mutant;
 pub(crate) mod queue;
 #[cfg(shardrun_loom)]

@@ -1,7 +1,7 @@
 //! Versioned publication: a transition of many files is invisible until one write, and nothing old ends before it.
 
 use super::check;
-use crate::stages::{Clock, Link, Member, Retired, Sequencer, Transition, Version, Versions};
+use crate::stages::{Clock, Link, Member, Movable, Retired, Sequencer, Transition, Version, Versions};
 use crate::stages::{advance, back, commit, has_moved_on, may_seal};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::epoch::{Guard, pin};
@@ -59,7 +59,7 @@ impl World {
     }
 
     fn generation(&self, file: usize, guard: &Guard) -> u64 {
-        self.files[file].visible(&self.clock, guard).map_or(0, Revision::generation)
+        self.files[file].visible(&self.clock, guard).map_or(0, |revision| revision.generation())
     }
 
     /// An edit of `files` in one transition, in the order given. What it ended is ended after the commit.
@@ -69,20 +69,30 @@ impl World {
             .iter()
             .map(|&file| {
                 let stub = Revision::new(Link::committing(), 0);
-                Member::new(&self.files[file], Revision::new(Link::installing(), 0), Some(stub))
+                Member::new(File(&self.files[file]), Revision::new(Link::installing(), 0), Some(stub))
             })
             .collect();
-        let prepare = |_: usize, old: &Revision, fresh: &mut Revision| {
-            *fresh.generation.get_mut() = old.generation() + 1;
-            true
-        };
-        let shared = advance((&self.sequencer, &self.clock), &mut members, &guard, prepare, |_, Retired(old)| {
-            old.end(SUPERSEDED);
-            // Pinned readers may look at it still: the model keeps it, the engine waits for their pins.
-            std::mem::forget(old);
-        });
-        std::mem::forget(shared);
+        std::mem::forget(advance((&self.sequencer, &self.clock), &mut members, &guard));
         members.iter().map(|member| member.fresh.generation()).collect()
+    }
+}
+
+struct File<'a>(&'a Versions<Revision>);
+
+impl Movable<Revision> for File<'_> {
+    fn versions(&self) -> &Versions<Revision> {
+        self.0
+    }
+
+    fn prepare(&mut self, old: &Revision, fresh: &mut Revision) -> bool {
+        *fresh.generation.get_mut() = old.generation() + 1;
+        true
+    }
+
+    fn replaced(&mut self, Retired(old): Retired<Revision>, _: &Revision) {
+        old.end(SUPERSEDED);
+        // Pinned readers may look at it still: the model keeps it, the engine waits for their pins.
+        std::mem::forget(old);
     }
 }
 
@@ -196,7 +206,7 @@ fn a_retry_is_never_lost_under_a_batch() {
                 let slot = &world.files[file];
                 let ended = slot.visible(&world.clock, &guard).unwrap();
                 let fresh = Revision::new(Link::committing(), ended.generation());
-                match slot.swing(ended, fresh.clone(), &guard) {
+                match slot.swing(&ended, fresh.clone(), &guard) {
                     Ok(Retired(old)) => std::mem::forget(old),
                     Err(lost) => {
                         fresh.end(SUPERSEDED);
@@ -223,7 +233,7 @@ fn a_seal_after_the_commit_is_refused_and_a_poll_helps() {
     check(|| {
         let world = World::of(2);
         let guard = pin();
-        let old = world.files[0].visible(&world.clock, &guard).unwrap() as *const Revision as usize;
+        let old = world.files[0].visible(&world.clock, &guard).map(|old| &raw const *old as usize).unwrap();
         // SAFETY: the model never frees a revision: `edit` forgets what it retires.
         let flight = move || unsafe { &*(old as *const Revision) };
         let worker = {

@@ -21,6 +21,10 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/runtime/job.rs", "a closure lies inline in an erased job, so that a small one costs no allocation"),
     ("src/runtime/permits.rs", "the line of waiters belongs to the server of a combining section"),
     ("src/runtime/timer.rs", "a deadline's job belongs to who leads its state away from armed"),
+    ("src/stages/artifact.rs", "the cells of a revision and what is current in them count by hand"),
+    ("src/stages/origin.rs", "the first asker is a box behind one pointer, never replaced"),
+    ("src/stages/limbo.rs", "asks the epoch when a bag can be emptied"),
+    ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
 ];
 
 /// Files that may name an atomic's ordering.
@@ -31,7 +35,6 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/flight/list.rs", "the sealable list, with the argument of each edge beside it"),
     ("src/flight/oneshot.rs", "the one-shot's word, with the argument of each edge beside it"),
     ("src/flight/parker.rs", "the token that says why a sleeping thread was woken"),
-    ("src/flight/sleepers.rs", "a sleeping future and the shutdown that is to find it"),
     ("src/flight/state.rs", "the flight's word, with the argument of each edge beside it"),
     ("src/observe/counters.rs", "counters are relaxed, each with one writer"),
     ("src/runtime/affinity.rs", "one automatically pinned runtime at a time in a process"),
@@ -55,6 +58,14 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/tickets.rs", "the word of tickets that are out, with the argument of each edge beside it"),
     ("src/stages/sequencer.rs", "figures that are written under the section's lock alone"),
     ("src/stages/versions.rs", "the pointer to the current revision, with the argument of each edge beside it"),
+    ("src/stages/artifact.rs", "the cells of a revision, what is current in them and what is ready"),
+    ("src/stages/origin.rs", "the first asker of an execution"),
+    ("src/stages/limbo.rs", "the flag that says that a bag is ripe"),
+    ("src/stages/revision.rs", "the reason that is noted before a commit"),
+    ("src/stages/counters.rs", "counts that no protocol rests on"),
+    ("src/stages/shared.rs", "flags and counts that no protocol rests on"),
+    ("src/stages/slot.rs", "numbers of lives, each given once"),
+    ("src/stages/batch.rs", "the cursor of a batch's ticket"),
 ];
 
 /// Files that may hold a lock.

@@ -1,0 +1,264 @@
+//! The Artifacts of one revision: a cell for each profile asked for, the execution that is current in it, and those that are
+//! ready to run. It does not know what a profile is, nor who runs what is ready.
+
+use super::contained::Contained;
+use super::host::Host;
+use super::origin::Origin;
+use super::revision::{Revision, StageFlight};
+use crate::flight::Flight;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::sync::epoch::{self, Guard};
+use crate::sync::{Arc, Weak};
+use std::ptr;
+
+/// One execution of one Artifact.
+pub(crate) struct ArtifactFlight<H: Host> {
+    pub(crate) flight: StageFlight<H::Artifact, H>,
+    pub(crate) origin: Origin,
+    pub(crate) revision: Weak<Revision<H>>,
+    /// Incarnation and generation of its revision, in this order: a later one is newer.
+    version: (u64, u64),
+    pub(crate) profile: Arc<Contained<H::Profile>>,
+}
+
+/// The place of one profile in a revision. It is made once and stays as long as its revision does.
+struct Cell<H: Host> {
+    profile: Arc<Contained<H::Profile>>,
+    /// Holds one count of the execution that is current. Replaced by who asks again after it failed or was cancelled.
+    current: AtomicPtr<ArtifactFlight<H>>,
+    /// The older cell, set before this one is shown to anybody.
+    older: *mut Cell<H>,
+    /// Whether the cell stands among the ready ones, where it stands at most once.
+    queued: AtomicBool,
+    ready_older: AtomicPtr<Cell<H>>,
+}
+
+/// The Artifacts of one revision.
+pub(crate) struct Artifacts<H: Host> {
+    cells: AtomicPtr<Cell<H>>,
+    ready: AtomicPtr<Cell<H>>,
+}
+
+// SAFETY: cells are shared by reference from the moment they are pushed, their plain fields are written before, and the counts
+// they hold are of `ArtifactFlight`s, which are Send and Sync.
+unsafe impl<H: Host> Send for Artifacts<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for Artifacts<H> {}
+
+impl<H: Host> Artifacts<H> {
+    pub(crate) fn new() -> Self {
+        Self { cells: AtomicPtr::new(ptr::null_mut()), ready: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = &Cell<H>> {
+        // ordering: pairs with `find_or_add`. If the push came first the cell is seen whole; else it is younger than this look.
+        let mut at = self.cells.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: cells are freed with the revision alone, which `self` borrows.
+            let cell = unsafe { at.as_ref() }?;
+            at = cell.older;
+            Some(cell)
+        })
+    }
+
+    /// The execution that is current for `profile`, if there ever was one. Compares profiles, which is the host's code.
+    pub(crate) fn find(&self, profile: &H::Profile) -> Option<Arc<ArtifactFlight<H>>> {
+        self.cells().find(|cell| **cell.profile == *profile).map(Cell::current)
+    }
+
+    /// The execution that is current for `profile`; makes a first one if there is none.
+    pub(crate) fn find_or_add(&self, profile: &H::Profile, revision: &Arc<Revision<H>>) -> Arc<ArtifactFlight<H>> {
+        let first = || {
+            let version = (revision.life.incarnation, revision.generation);
+            ArtifactFlight::new(Arc::downgrade(revision), version, Arc::new(Contained::new(profile.clone())))
+        };
+        self.cell(profile, first).current()
+    }
+
+    /// The cell of `profile`; made with `first` if there is none.
+    fn cell(&self, profile: &H::Profile, first: impl FnOnce() -> Arc<ArtifactFlight<H>>) -> &Cell<H> {
+        let mut looked = self.cells.load(Ordering::Acquire);
+        let find = || self.cells().find(|cell| **cell.profile == *profile);
+        if let Some(found) = find() {
+            return found;
+        }
+        let first = first();
+        let mut cell = Box::new(Cell {
+            profile: first.profile.clone(),
+            current: AtomicPtr::new(Arc::into_raw(first).cast_mut()),
+            older: looked,
+            queued: AtomicBool::new(false),
+            ready_older: AtomicPtr::new(ptr::null_mut()),
+        });
+        loop {
+            cell.older = looked;
+            let raw = Box::into_raw(cell);
+            // ordering: pairs with `cells`, see there.
+            match self.cells.compare_exchange(looked, raw, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: it is freed with the revision alone, which `self` borrows.
+                Ok(_) => return unsafe { &*raw },
+                Err(now) => looked = now,
+            }
+            // SAFETY: the exchange has not shown it to anybody.
+            cell = unsafe { Box::from_raw(raw) };
+            // Somebody was faster: it may have been for the same profile.
+            if let Some(found) = find() {
+                return found;
+            }
+        }
+    }
+
+    /// Puts a fresh execution in the place of `ended`. `Err` if another thread was faster. What is put out waits for readers'
+    /// pins to end, so the caller hands it to the limbo.
+    pub(crate) fn replace(&self, ended: &Arc<ArtifactFlight<H>>) -> Option<Arc<ArtifactFlight<H>>> {
+        let cell = self.cells().find(|cell| Arc::ptr_eq(&cell.profile, &ended.profile))?;
+        let fresh = ArtifactFlight::new(ended.revision.clone(), ended.version, ended.profile.clone());
+        let (old, raw) = (Arc::as_ptr(ended).cast_mut(), Arc::into_raw(fresh).cast_mut());
+        // ordering: pairs with `Cell::current`. If this came first, that finds the fresh one; else the ended one, and asks again.
+        match cell.current.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire) {
+            // SAFETY: the cell's own count of the ended one, taken by the one exchange that succeeded.
+            Ok(_) => Some(unsafe { Arc::from_raw(old) }),
+            Err(_) => {
+                // SAFETY: the count that `into_raw` gave up was not taken over.
+                drop(unsafe { Arc::from_raw(raw) });
+                None
+            }
+        }
+    }
+
+    /// Makes `artifact` the current one of its profile, unless that is of a newer generation. What it replaces waits for readers'
+    /// pins to end, so the caller hands it to the limbo.
+    pub(crate) fn put(&self, artifact: &Arc<ArtifactFlight<H>>) -> Option<Arc<ArtifactFlight<H>>> {
+        let cell = self.cell(&artifact.profile, || artifact.clone());
+        loop {
+            let current = cell.current();
+            if current.version >= artifact.version {
+                return None;
+            }
+            let (old, raw) = (Arc::as_ptr(&current).cast_mut(), Arc::into_raw(artifact.clone()).cast_mut());
+            // ordering: as in `replace`.
+            match cell.current.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: the cell's own count of the replaced one, taken by the one exchange that succeeded.
+                Ok(_) => return Some(unsafe { Arc::from_raw(old) }),
+                // SAFETY: the count that `into_raw` gave up was not taken over.
+                Err(_) => drop(unsafe { Arc::from_raw(raw) }),
+            }
+        }
+    }
+
+    /// Every execution that is current.
+    pub(crate) fn each(&self, mut f: impl FnMut(&Arc<ArtifactFlight<H>>)) {
+        for cell in self.cells() {
+            f(&cell.current());
+        }
+    }
+
+    /// Says that the current execution of `artifact`'s profile is ready to run.
+    pub(crate) fn push_ready(&self, artifact: &ArtifactFlight<H>) {
+        let Some(cell) = self.cells().find(|cell| Arc::ptr_eq(&cell.profile, &artifact.profile)) else { return };
+        self.push_cell(cell);
+    }
+
+    fn push_cell(&self, cell: &Cell<H>) {
+        // ordering: pairs with `take_ready`, which clears the flag before it looks at the cell. If that came first, this pushes
+        // again; else its look finds what was made ready before this.
+        if cell.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let raw = ptr::from_ref(cell).cast_mut();
+        let mut head = self.ready.load(Ordering::Relaxed);
+        loop {
+            cell.ready_older.store(head, Ordering::Relaxed);
+            // ordering: Release hands the link to who takes the chain.
+            match self.ready.compare_exchange_weak(head, raw, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Takes everything that is ready, oldest first, and puts back all but what `pick` says yes to first. Returns that, and
+    /// whether anything was put back, which needs a ticket of its own.
+    pub(crate) fn take_ready(
+        &self,
+        mut pick: impl FnMut(&Arc<ArtifactFlight<H>>) -> Ready,
+    ) -> (Option<Arc<ArtifactFlight<H>>>, bool) {
+        // ordering: Acquire; pairs with the Release of the push.
+        let mut at = self.ready.swap(ptr::null_mut(), Ordering::AcqRel);
+        let mut cells = smallvec::SmallVec::<[&Cell<H>; 8]>::new();
+        // SAFETY: cells are freed with the revision alone, which `self` borrows.
+        while let Some(cell) = unsafe { at.as_ref() } {
+            at = cell.ready_older.load(Ordering::Relaxed);
+            cells.push(cell);
+        }
+        let (mut taken, mut left) = (None, false);
+        for cell in cells.into_iter().rev() {
+            // ordering: see `push_cell`.
+            cell.queued.swap(false, Ordering::AcqRel);
+            if taken.is_some() {
+                left = true;
+                self.push_cell(cell);
+                continue;
+            }
+            let current = cell.current();
+            match pick(&current) {
+                Ready::Run => taken = Some(current),
+                Ready::Keep => {
+                    left = true;
+                    self.push_cell(cell);
+                }
+                Ready::Drop => {}
+            }
+        }
+        (taken, left)
+    }
+}
+
+/// What becomes of a ready cell that a ticket has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ready {
+    /// The caller has claimed it.
+    Run,
+    /// A later ticket sees to it.
+    Keep,
+    /// There is nothing to run.
+    Drop,
+}
+
+impl<H: Host> Cell<H> {
+    fn current(&self) -> Arc<ArtifactFlight<H>> {
+        let pinned: Guard = epoch::pin();
+        // ordering: pairs with `replace`, see there.
+        let raw = self.current.load(Ordering::Acquire);
+        // SAFETY: the cell's count keeps it alive, and one that is put out of the cell outlives the pins of that time.
+        unsafe { Arc::increment_strong_count(raw) };
+        drop(pinned);
+        // SAFETY: the count was just added.
+        unsafe { Arc::from_raw(raw) }
+    }
+}
+
+impl<H: Host> Drop for Cell<H> {
+    fn drop(&mut self) {
+        let raw = self.current.load(Ordering::Acquire);
+        // SAFETY: the cell's own count.
+        drop(unsafe { Arc::from_raw(raw) });
+    }
+}
+
+impl<H: Host> Drop for Artifacts<H> {
+    fn drop(&mut self) {
+        let mut at = self.cells.load(Ordering::Acquire);
+        while !at.is_null() {
+            // SAFETY: nobody shares the revision any more, and each cell was made by `Box::into_raw`.
+            let cell = unsafe { Box::from_raw(at) };
+            at = cell.older;
+        }
+    }
+}
+
+impl<H: Host> ArtifactFlight<H> {
+    fn new(revision: Weak<Revision<H>>, version: (u64, u64), profile: Arc<Contained<H::Profile>>) -> Arc<Self> {
+        Arc::new(Self { flight: Flight::new(), origin: Origin::new(), revision, version, profile })
+    }
+}

@@ -1,0 +1,159 @@
+//! Batches: one ticket for many members, which yields a few and queues itself again, and the handle of what was asked together.
+//! It does not know what the members ask for.
+#![forbid(unsafe_code)]
+
+use super::error::StageError;
+use super::host::{Host, Stage};
+use super::request::{StageHandle, StageValue};
+use super::run::After;
+use super::shared::Shared;
+use super::slot::{Kind, Slot};
+use super::ticket;
+use crate::flight::Killed;
+use crate::runtime::Job;
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt;
+use std::time::Duration;
+
+/// Members that one popping of a batch's ticket runs.
+const CHUNK: usize = 4;
+
+/// The members of a batch that ask for one stage at one priority.
+struct Members<H: Host> {
+    slots: Vec<Arc<Slot<H>>>,
+    kind: Kind,
+    /// The first that nobody has taken.
+    next: AtomicUsize,
+}
+
+/// The ticket of a batch. At most one is out.
+struct BatchTicket<H: Host>(Option<Arc<Members<H>>>);
+
+/// Queues one ticket for all of `slots`.
+pub(crate) fn push<H: Host>(shared: &Shared<H>, slots: Vec<Arc<Slot<H>>>, kind: Kind) {
+    queue(shared, Arc::new(Members { slots, kind, next: AtomicUsize::new(0) }));
+}
+
+fn queue<H: Host>(shared: &Shared<H>, members: Arc<Members<H>>) {
+    let place = shared.place(members.kind);
+    let ticket = BatchTicket(Some(members));
+    drop(shared.spawner.push(place, Job::new(move || ticket.run())));
+}
+
+impl<H: Host> BatchTicket<H> {
+    fn run(mut self) {
+        let Some(members) = self.0.take() else { return };
+        // ordering: each member is taken by one popper; what it does is in the slot and was published with the ticket.
+        let first = members.next.fetch_add(CHUNK, Ordering::Relaxed);
+        let Some(mine) = members.slots.get(first..members.slots.len().min(first + CHUNK)) else { return };
+        if first + CHUNK < members.slots.len()
+            && let Some(slot) = mine.first()
+        {
+            queue(slot.shared(), members.clone());
+        }
+        for (at, slot) in mine.iter().enumerate() {
+            let after = if at + 1 == mine.len() { After::Return } else { After::Stay };
+            ticket::look(slot, members.kind, after);
+        }
+    }
+}
+
+impl<H: Host> Drop for BatchTicket<H> {
+    /// The runtime has thrown the ticket away: nobody will run the members that are left.
+    fn drop(&mut self) {
+        let Some(members) = self.0.take() else { return };
+        let first = members.next.fetch_add(members.slots.len(), Ordering::Relaxed);
+        for slot in members.slots.iter().skip(first) {
+            slot.end(Killed::Shutdown);
+        }
+    }
+}
+
+/// The result of one member.
+pub type StageResult<H> = Result<StageValue<H>, StageError<H>>;
+
+/// The handles of what was asked together, in the order in which it was asked.
+#[must_use = "dropping a handle detaches the work and loses its result"]
+pub struct BatchHandle<H: Host> {
+    members: Vec<Member<H>>,
+}
+
+enum Member<H: Host> {
+    Waiting(StageHandle<H>),
+    Answered(Stage, StageResult<H>),
+}
+
+impl<H: Host> BatchHandle<H> {
+    pub(crate) fn new(handles: Vec<StageHandle<H>>) -> Self {
+        Self { members: handles.into_iter().map(Member::Waiting).collect() }
+    }
+
+    /// How many requests the batch had.
+    pub fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Whether the batch was empty.
+    pub fn is_empty(&self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// Waits for every member and gives the results in the order of the requests, whatever the order in which they ended; may be
+    /// asked again. Waiting is as with [`Handle::wait`](crate::Handle::wait), one member after the other.
+    pub fn wait(&mut self) -> Vec<StageResult<H>> {
+        self.members.iter_mut().map(Member::wait).collect()
+    }
+
+    /// Whether every member has its result.
+    pub fn is_resolved(&self) -> bool {
+        self.members.iter().all(|member| match member {
+            Member::Waiting(handle) => handle.is_resolved(),
+            Member::Answered(..) => true,
+        })
+    }
+
+    /// Withdraws every member, as [`Handle::cancel`](crate::Handle::cancel) does.
+    pub fn cancel(&self) {
+        for member in &self.members {
+            if let Member::Waiting(handle) = member {
+                handle.cancel();
+            }
+        }
+    }
+
+    /// The members' handles, in the order of the requests. A member whose result was taken by [`wait`](Self::wait) has it still.
+    pub fn into_handles(self) -> Vec<StageHandle<H>> {
+        self.members.into_iter().map(Member::into_handle).collect()
+    }
+}
+
+impl<H: Host> Member<H> {
+    fn wait(&mut self) -> StageResult<H> {
+        if let Self::Waiting(handle) = self {
+            let result = loop {
+                if let Some(result) = handle.wait_timeout(Duration::MAX) {
+                    break result;
+                }
+            };
+            *self = Self::Answered(handle.stage(), result);
+        }
+        match self {
+            Self::Answered(_, result) => result.clone(),
+            Self::Waiting(_) => unreachable!("it was answered above"),
+        }
+    }
+
+    fn into_handle(self) -> StageHandle<H> {
+        match self {
+            Self::Waiting(handle) => handle,
+            Self::Answered(stage, result) => StageHandle::ready(stage, result),
+        }
+    }
+}
+
+impl<H: Host> fmt::Debug for BatchHandle<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchHandle").field("len", &self.len()).finish_non_exhaustive()
+    }
+}

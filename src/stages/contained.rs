@@ -1,0 +1,30 @@
+//! A value of the host's whose destructor may panic without harm, wherever it is dropped.
+//! It does not know what the value is.
+#![forbid(unsafe_code)]
+
+use crate::flight::drop_contained;
+use std::ops::Deref;
+
+/// A value of the host's that lives inside the engine.
+pub(crate) struct Contained<T>(Option<T>);
+
+impl<T> Contained<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> Deref for Contained<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        drop_contained(self.0.take());
+    }
+}

@@ -1,0 +1,102 @@
+//! Moving files on: an edit, an invalidation, a closing, or many edits together, each one transition.
+//! It does not know who asked, nor what is wanted of the new generation.
+#![forbid(unsafe_code)]
+
+use super::advance::{Member, Movable, advance};
+use super::host::Host;
+use super::revision::Revision;
+use super::shared::Shared;
+use super::slot::Slot;
+use super::versions::{Retired, Versions, let_go};
+use crate::flight::Killed;
+use crate::sync::Arc;
+use crate::sync::epoch;
+
+/// What becomes of the text that an edit gave the file.
+pub(crate) enum Change<H: Host> {
+    /// This one stands from now on.
+    Set(H::Text),
+    /// It stands as before.
+    Keep,
+    /// The stored one counts again.
+    Clear,
+}
+
+/// How a file moved on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Moved {
+    /// It did: what was asked of older generations ends superseded.
+    On,
+    /// The scheduler knows no such file: nothing was changed, nothing was made.
+    Unknown,
+    /// Its generation is at its maximum: nothing was changed.
+    Exhausted,
+}
+
+/// A file that a transition moves on.
+pub(crate) type Edit<H> = Member<File<H>, Revision<H>>;
+
+/// The file of an edit.
+pub(crate) struct File<H: Host> {
+    pub(crate) slot: Arc<Slot<H>>,
+    keeps_text: bool,
+    old: Option<Retired<Revision<H>>>,
+    pub(crate) moved: Moved,
+}
+
+/// Prepares everything that can be prepared outside the section. With `creates` a slot without a revision gets one.
+pub(crate) fn edit<H: Host>(slot: Arc<Slot<H>>, change: Change<H>, creates: bool) -> Edit<H> {
+    let weak = Arc::downgrade(&slot);
+    let stub = (creates && slot.versions.is_empty())
+        .then(|| Arc::new(Revision::visible(weak.clone(), slot.stripe.new_life(), 0)));
+    let mut fresh = Revision::installing(weak);
+    let keeps_text = matches!(change, Change::Keep);
+    if let Change::Set(text) = change {
+        fresh.text = Some(Arc::new(text));
+    }
+    Member::new(File { slot, keeps_text, old: None, moved: Moved::Unknown }, Arc::new(fresh), stub)
+}
+
+impl<H: Host> Movable<Revision<H>> for File<H> {
+    fn versions(&self) -> &Versions<Revision<H>> {
+        &self.slot.versions
+    }
+
+    fn prepare(&mut self, old: &Revision<H>, fresh: &mut Revision<H>) -> bool {
+        let Some(generation) = self.slot.shared().generation_after(old.generation) else {
+            self.moved = Moved::Exhausted;
+            return false;
+        };
+        self.moved = Moved::On;
+        fresh.generation = generation;
+        fresh.life = old.life;
+        if self.keeps_text {
+            // Asked again after a retry, it replaces a count of the same text, which the retry holds too: nothing is freed.
+            fresh.text.clone_from(&old.text);
+        }
+        old.note_reason(Killed::Superseded);
+        true
+    }
+
+    fn replaced(&mut self, old: Retired<Revision<H>>, fresh: &Revision<H>) {
+        self.slot.shared().note_overlay(old.0.text.is_some(), fresh.text.is_some());
+        self.old = Some(old);
+    }
+}
+
+/// Moves all of `edits` on in one transition, each of a different file; then ends what they replaced, and answers those who
+/// waited for it. To be called outside every section and pin.
+pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<H>]) {
+    let pinned = epoch::pin();
+    if let Some(transition) = advance((&shared.sequencer, &shared.clock), edits, &pinned) {
+        let_go(transition, &pinned);
+    }
+    drop(pinned);
+    for edit in edits {
+        if let Some(old) = edit.file.old.take() {
+            old.0.end(old.0.reason());
+            edit.file.slot.stripe.retire(old);
+        }
+    }
+}

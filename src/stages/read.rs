@@ -1,0 +1,82 @@
+//! Reading what has been published, without waiting and without asking for anything.
+//! It does not know how it came to be published.
+#![forbid(unsafe_code)]
+
+use super::artifact::ArtifactFlight;
+use super::host::Host;
+use super::revision::Revision;
+use super::scheduler::Stages;
+use super::slot::Slot;
+use crate::flight::catch;
+use crate::sync::Arc;
+use crate::sync::epoch;
+
+impl<H: Host> Stages<H> {
+    fn read<R>(&self, file: &H::File, f: impl FnOnce(&Revision<H>) -> Option<R>) -> Option<R> {
+        self.with_slot(file, |slot| {
+            let pinned = epoch::pin();
+            f(&*slot.visible(&pinned)?)
+        })
+    }
+
+    fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>) -> Option<R> {
+        let table = &self.core().table;
+        let hash = table.hash(file).ok()?;
+        table.find(hash, file, f).ok()??
+    }
+
+    /// Source of the file's current generation, if it is there.
+    pub fn try_get_source(&self, file: &H::File) -> Option<Arc<H::Source>> {
+        self.read(file, |revision| revision.source.result()?.as_ref().ok().cloned())
+    }
+
+    /// Analysis of the file's current generation, if it is there.
+    pub fn try_get_analysis(&self, file: &H::File) -> Option<Arc<H::Analysis>> {
+        self.read(file, |revision| revision.analysis.result()?.as_ref().ok().cloned())
+    }
+
+    /// The Artifact of the file's current generation for `profile`, if it is there.
+    pub fn try_get_artifact(&self, file: &H::File, profile: &H::Profile) -> Option<Arc<H::Artifact>> {
+        let revision = self.with_slot(file, |slot| {
+            let pinned = epoch::pin();
+            Some(slot.visible(&pinned)?.share())
+        })?;
+        // Comparing profiles is the host's code.
+        value(catch(|| revision.artifacts.find(profile)).ok()??)
+    }
+
+    /// The newest Artifact for `profile` that was ever published of this file, whatever has become of its generation.
+    pub fn try_get_last_good_artifact(&self, file: &H::File, profile: &H::Profile) -> Option<Arc<H::Artifact>> {
+        let slot = self.with_slot(file, |slot| Some(slot.clone()))?;
+        value(catch(|| slot.good.find(profile)).ok()??)
+    }
+
+    /// The text that an edit gave the file, while it stands.
+    pub fn overlay(&self, file: &H::File) -> Option<Arc<H::Text>> {
+        self.read(file, |revision| revision.text.clone())
+    }
+
+    /// The generation at which the file stands, if the scheduler knows it.
+    pub fn generation(&self, file: &H::File) -> Option<u64> {
+        self.read(file, |revision| (revision.generation > 0).then_some(revision.generation))
+    }
+
+    /// Whether the scheduler knows the file.
+    pub fn has_file(&self, file: &H::File) -> bool {
+        self.generation(file).is_some()
+    }
+
+    /// How many files the scheduler knows.
+    pub fn len(&self) -> usize {
+        self.core().table.len()
+    }
+
+    /// Whether the scheduler knows no file.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+fn value<H: Host>(artifact: Arc<ArtifactFlight<H>>) -> Option<Arc<H::Artifact>> {
+    artifact.flight.result()?.as_ref().ok().cloned()
+}

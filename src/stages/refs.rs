@@ -1,0 +1,256 @@
+//! How a handle helps, leaves and looks behind the stage that it waits for.
+//! It does not know who holds the handle.
+use super::artifact::ArtifactFlight;
+use super::host::{Host, Stage};
+use super::revision::{Revision, StageFlight};
+use super::run::{self, After, AnalysisRef, SourceRef};
+use super::slot::Slot;
+use super::versions::has_moved_on;
+use crate::flight::{FlightId, FlightRef, Phase, StateWord, catch};
+use crate::runtime::{Driver, Place, Pool, Runtime, Spawner};
+use crate::sync::Arc;
+use crate::sync::epoch;
+
+/// Another count of a revision or an execution that lies behind a [`FlightRef`].
+///
+/// # Safety
+/// `this` lies in an `Arc`.
+unsafe fn share<T>(this: &T) -> Arc<T> {
+    // SAFETY: promised by the caller.
+    unsafe {
+        Arc::increment_strong_count(this);
+        Arc::from_raw(this)
+    }
+}
+
+impl<H: Host> Revision<H> {
+    /// Carries out what a transition has decided about a flight of this revision.
+    fn poke<T: Send + Sync + 'static>(&self, flight: &StageFlight<T, H>) {
+        if flight.word().phase().is_terminal() {
+            return;
+        }
+        let Some(slot) = self.slot.upgrade() else { return };
+        let moved = has_moved_on(&slot.versions, self, slot.clock(), &epoch::pin());
+        if moved {
+            let _ = flight.kill(self.reason());
+        }
+    }
+
+    fn describe(&self, stage: Stage) -> String {
+        let Some(slot) = self.slot.upgrade() else { return format!("{stage} of a file that is gone") };
+        catch(|| format!("{stage} of {:?} at generation {}", slot.file(), self.generation))
+            .unwrap_or_else(|_| format!("{stage} of a file whose name cannot be printed"))
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.slot.upgrade().map_or_else(nowhere, |slot| slot.shared().spawner.clone())
+    }
+
+    fn place(&self, stage: Stage, word: &StateWord) -> Place {
+        let pool = match stage {
+            Stage::Source => self.slot.upgrade().map_or(Pool::Workers, |slot| slot.shared().source_pool),
+            Stage::Analysis | Stage::Artifact => Pool::Workers,
+        };
+        Place { pool, priority: word.priority() }
+    }
+
+    /// An owner of Source withdraws.
+    pub(crate) fn leave_source(&self) {
+        // Who asked after it was done is none of its owners.
+        if !self.source.word().phase().is_terminal() {
+            self.source.leave();
+        }
+    }
+
+    /// An owner of Analysis and Source withdraws.
+    pub(crate) fn leave_owned(&self) {
+        if !self.analysis.word().phase().is_terminal() {
+            self.analysis.leave();
+        }
+        self.leave_source();
+    }
+
+    /// A wish for Analysis is taken back.
+    fn leave_analysis(&self) {
+        self.demand.withdraw();
+        self.leave_owned();
+    }
+}
+
+/// The way to a runtime that has gone: the scheduler has ended, and so has everything that could be waited for.
+fn nowhere() -> Spawner {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("a runtime without threads can be built");
+    runtime.spawner().clone()
+}
+
+impl<H: Host> FlightRef for SourceRef<H> {
+    fn id(&self) -> FlightId {
+        self.flight_id()
+    }
+
+    fn describe(&self) -> String {
+        self.owner().describe(Stage::Source)
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.owner().spawner()
+    }
+
+    fn place(&self) -> Place {
+        self.owner().place(Stage::Source, self.owner().source.word())
+    }
+
+    fn phase(&self) -> Phase {
+        self.owner().source.word().phase()
+    }
+
+    fn help(&self) -> bool {
+        let revision = self.owner();
+        let Some(slot) = revision.slot.upgrade() else { return false };
+        let free = !revision.is_stub() && revision.source.word().claim().is_ok();
+        if free {
+            run::source(&slot, revision, After::Stay);
+        }
+        free
+    }
+
+    fn watch(&self) -> bool {
+        self.owner().source.word().watch()
+    }
+
+    fn leave(&self) {
+        self.owner().leave_source();
+    }
+
+    fn poke(&self) {
+        self.owner().poke(&self.owner().source);
+    }
+
+    fn abandoned(&self) {
+        self.owner().source.abandoned();
+    }
+}
+
+impl<H: Host> FlightRef for AnalysisRef<H> {
+    fn id(&self) -> FlightId {
+        self.flight_id()
+    }
+
+    fn describe(&self) -> String {
+        self.owner().describe(Stage::Analysis)
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.owner().spawner()
+    }
+
+    fn place(&self) -> Place {
+        self.owner().place(Stage::Analysis, self.owner().analysis.word())
+    }
+
+    fn phase(&self) -> Phase {
+        self.owner().analysis.word().phase()
+    }
+
+    fn help(&self) -> bool {
+        let revision = self.owner();
+        let Some(slot) = revision.slot.upgrade() else { return false };
+        let word = revision.analysis.word();
+        let free = word.is_claimable() && revision.demand.start() && word.claim().is_ok();
+        if free {
+            run::analysis(&slot, revision, After::Stay);
+        }
+        free
+    }
+
+    fn watch(&self) -> bool {
+        self.owner().analysis.word().watch()
+    }
+
+    fn leave(&self) {
+        self.owner().leave_analysis();
+    }
+
+    fn poke(&self) {
+        self.owner().poke(&self.owner().analysis);
+    }
+
+    fn abandoned(&self) {
+        self.owner().analysis.abandoned();
+    }
+
+    fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
+        let revision = self.owner();
+        if !revision.source.word().phase().is_terminal() {
+            // SAFETY: who holds a reference to this part holds an `Arc` of the revision.
+            out.push(SourceRef::of(unsafe { share(revision) }));
+        }
+    }
+}
+
+impl<H: Host> FlightRef for ArtifactFlight<H> {
+    fn id(&self) -> FlightId {
+        FlightId::of(self, 0)
+    }
+
+    fn describe(&self) -> String {
+        let of = self.revision.upgrade().map(|revision| revision.describe(Stage::Artifact));
+        let of = of.unwrap_or_else(|| "artifact of a generation that is gone".to_owned());
+        catch(|| format!("{of} for {:?}", **self.profile))
+            .unwrap_or_else(|_| "artifact for a profile that cannot be printed".to_owned())
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.revision.upgrade().map_or_else(nowhere, |revision| revision.spawner())
+    }
+
+    fn place(&self) -> Place {
+        Place { pool: Pool::Workers, priority: self.flight.word().priority() }
+    }
+
+    fn phase(&self) -> Phase {
+        self.flight.word().phase()
+    }
+
+    fn help(&self) -> bool {
+        let Some(revision) = self.revision.upgrade() else { return false };
+        let Some(slot) = revision.slot.upgrade() else { return false };
+        let free = self.flight.word().claim().is_ok();
+        if free {
+            // SAFETY: who holds a reference to this execution holds an `Arc` of it.
+            run::artifact(&slot, &revision, &unsafe { share(self) }, After::Stay);
+        }
+        free
+    }
+
+    fn watch(&self) -> bool {
+        self.flight.word().watch()
+    }
+
+    fn leave(&self) {
+        if !self.flight.word().phase().is_terminal() {
+            self.flight.leave();
+        }
+        if let Some(revision) = self.revision.upgrade() {
+            revision.leave_analysis();
+        }
+    }
+
+    fn poke(&self) {
+        if let Some(revision) = self.revision.upgrade() {
+            revision.poke(&self.flight);
+        }
+    }
+
+    fn abandoned(&self) {
+        self.flight.abandoned();
+    }
+
+    fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
+        if let Some(revision) = self.revision.upgrade()
+            && !revision.analysis.word().phase().is_terminal()
+        {
+            out.push(AnalysisRef::of(revision));
+        }
+    }
+}

@@ -1,0 +1,390 @@
+//! What a client asks for: a file, a stage, how urgently, with which text, under which name; alone or in a batch.
+//! It does not know how it is answered.
+#![forbid(unsafe_code)]
+
+use super::error::StageError;
+use super::host::{Host, Stage};
+use super::origin::Asker;
+use crate::flight::Handle;
+use crate::runtime::Priority;
+use crate::sync::Arc;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// A target stage: [`ToSource`], [`ToAnalysis`] or [`ToArtifact`].
+pub trait Target<H: Host>: sealed::Sealed + Sized {
+    /// What the stage makes.
+    type Output: Send + Sync + 'static;
+
+    #[doc(hidden)]
+    fn any(self) -> AnyTarget<H>;
+
+    #[doc(hidden)]
+    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<Self::Output>, StageError<H>>>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Asks for Source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToSource;
+
+/// Asks for Analysis, and so for Source before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToAnalysis;
+
+/// Asks for the Artifact of a profile, and so for Source and Analysis before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToArtifact<P>(pub P);
+
+impl sealed::Sealed for ToSource {}
+impl sealed::Sealed for ToAnalysis {}
+impl<P> sealed::Sealed for ToArtifact<P> {}
+
+impl<H: Host> Target<H> for ToSource {
+    type Output = H::Source;
+
+    fn any(self) -> AnyTarget<H> {
+        AnyTarget::Source
+    }
+
+    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<H::Source>, StageError<H>>> {
+        if let StageHandle::Source(handle) = handle { Some(handle) } else { None }
+    }
+}
+
+impl<H: Host> Target<H> for ToAnalysis {
+    type Output = H::Analysis;
+
+    fn any(self) -> AnyTarget<H> {
+        AnyTarget::Analysis
+    }
+
+    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<H::Analysis>, StageError<H>>> {
+        if let StageHandle::Analysis(handle) = handle { Some(handle) } else { None }
+    }
+}
+
+impl<H: Host> Target<H> for ToArtifact<H::Profile> {
+    type Output = H::Artifact;
+
+    fn any(self) -> AnyTarget<H> {
+        AnyTarget::Artifact(self.0)
+    }
+
+    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<H::Artifact>, StageError<H>>> {
+        if let StageHandle::Artifact(handle) = handle { Some(handle) } else { None }
+    }
+}
+
+/// A target that is known only at run time: what a batch's members ask for.
+pub enum AnyTarget<H: Host> {
+    /// Source.
+    Source,
+    /// Analysis.
+    Analysis,
+    /// The Artifact of a profile.
+    Artifact(H::Profile),
+}
+
+impl<H: Host> AnyTarget<H> {
+    /// The stage that is asked for.
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Source => Stage::Source,
+            Self::Analysis => Stage::Analysis,
+            Self::Artifact(_) => Stage::Artifact,
+        }
+    }
+}
+
+impl<H: Host> fmt::Debug for AnyTarget<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source => f.write_str("Source"),
+            Self::Analysis => f.write_str("Analysis"),
+            Self::Artifact(profile) => f.debug_tuple("Artifact").field(profile).finish(),
+        }
+    }
+}
+
+/// What a joiner is told: its request met an execution that another had asked for.
+pub struct Joined<H: Host> {
+    /// The file.
+    pub file: H::File,
+    /// The stage that was joined.
+    pub stage: Stage,
+    /// The name of the request that asked first; `None` if it gave none.
+    pub winner: Option<u64>,
+}
+
+impl<H: Host> fmt::Debug for Joined<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Joined")
+            .field("file", &self.file)
+            .field("stage", &self.stage)
+            .field("winner", &self.winner)
+            .finish()
+    }
+}
+
+/// What a joiner leaves to be called.
+pub(crate) type OnJoin<H> = Box<dyn FnOnce(Joined<H>) + Send>;
+
+/// A request: bring this file to this stage.
+///
+/// ```
+/// # use shardrun::{Host, Priority, Request, Stages};
+/// # fn ask<H: Host<File = String, Text = String>>(stages: &Stages<H>) {
+/// let handle = stages.submit_request(Request::analysis("a.rs".into()).priority(Priority::Critical));
+/// let edited = stages.submit_request(Request::source("b.rs".into()).text("fn main() {}".into()));
+/// # let _ = (handle, edited);
+/// # }
+/// ```
+#[must_use = "a request does nothing until it is submitted"]
+pub struct Request<H: Host, T = AnyTarget<H>> {
+    pub(crate) file: H::File,
+    pub(crate) target: T,
+    pub(crate) text: Option<H::Text>,
+    pub(crate) ask: Ask<H>,
+}
+
+/// What a request says beside its file, target and text.
+pub(crate) struct Ask<H: Host> {
+    pub(crate) priority: Priority,
+    pub(crate) asker: Asker,
+    pub(crate) on_join: Option<OnJoin<H>>,
+}
+
+impl<H: Host> Request<H, ToSource> {
+    /// Asks for Source of `file`.
+    pub fn source(file: H::File) -> Self {
+        Self::to(file, ToSource)
+    }
+}
+
+impl<H: Host> Request<H, ToAnalysis> {
+    /// Asks for Analysis of `file`, and so for its Source.
+    pub fn analysis(file: H::File) -> Self {
+        Self::to(file, ToAnalysis)
+    }
+}
+
+impl<H: Host> Request<H, ToArtifact<H::Profile>> {
+    /// Asks for the Artifact of `file` for `profile`, and so for its Source and Analysis.
+    pub fn artifact(file: H::File, profile: H::Profile) -> Self {
+        Self::to(file, ToArtifact(profile))
+    }
+}
+
+impl<H: Host, T: Target<H>> Request<H, T> {
+    fn to(file: H::File, target: T) -> Self {
+        let ask = Ask { priority: Priority::default(), asker: Asker::default(), on_join: None };
+        Self { file, target, text: None, ask }
+    }
+
+    /// The same request without its target's type: a member of a batch.
+    pub fn any(self) -> Request<H> {
+        Request { file: self.file, target: self.target.any(), text: self.text, ask: self.ask }
+    }
+}
+
+impl<H: Host, T> Request<H, T> {
+    /// How urgent it is; [`Priority::Interactive`] if nothing is said. What it joins becomes as urgent as this.
+    pub fn priority(mut self, priority: Priority) -> Self {
+        self.ask.priority = priority;
+        self
+    }
+
+    /// Edits the file in the same step: it moves on to a new generation with this text, which stands in place of the stored
+    /// one until the file is closed or edited again. What was asked of older generations ends superseded.
+    pub fn text(mut self, text: H::Text) -> Self {
+        self.text = Some(text);
+        self
+    }
+
+    /// The request's name, which those who join what it asked for first are told.
+    pub fn name(mut self, name: u64) -> Self {
+        self.ask.asker.name = Some(name);
+        self
+    }
+
+    /// Called once, if this request meets an execution that another has asked for, before the submission returns; with nothing
+    /// of the engine's held, so it may do anything, also submit.
+    pub fn on_join(mut self, callback: impl FnOnce(Joined<H>) + Send + 'static) -> Self {
+        self.ask.on_join = Some(Box::new(callback));
+        self
+    }
+}
+
+impl<H: Host> From<Request<H, ToSource>> for Request<H> {
+    fn from(request: Request<H, ToSource>) -> Self {
+        request.any()
+    }
+}
+
+impl<H: Host> From<Request<H, ToAnalysis>> for Request<H> {
+    fn from(request: Request<H, ToAnalysis>) -> Self {
+        request.any()
+    }
+}
+
+impl<H: Host> From<Request<H, ToArtifact<H::Profile>>> for Request<H> {
+    fn from(request: Request<H, ToArtifact<H::Profile>>) -> Self {
+        request.any()
+    }
+}
+
+impl<H: Host, T: fmt::Debug> fmt::Debug for Request<H, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("file", &self.file)
+            .field("target", &self.target)
+            .field("priority", &self.ask.priority)
+            .field("has_text", &self.text.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The value of a stage, whichever was asked for.
+pub enum StageValue<H: Host> {
+    /// Source.
+    Source(Arc<H::Source>),
+    /// Analysis.
+    Analysis(Arc<H::Analysis>),
+    /// An Artifact.
+    Artifact(Arc<H::Artifact>),
+}
+
+impl<H: Host> Clone for StageValue<H> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Source(value) => Self::Source(value.clone()),
+            Self::Analysis(value) => Self::Analysis(value.clone()),
+            Self::Artifact(value) => Self::Artifact(value.clone()),
+        }
+    }
+}
+
+impl<H: Host> fmt::Debug for StageValue<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Source(_) => "Source(..)",
+            Self::Analysis(_) => "Analysis(..)",
+            Self::Artifact(_) => "Artifact(..)",
+        })
+    }
+}
+
+/// The handle of a batch's member, whichever stage it asked for: the same as the [`Handle`] inside.
+#[must_use = "dropping a handle detaches the work and loses its result"]
+pub enum StageHandle<H: Host> {
+    /// It asked for Source.
+    Source(Handle<Arc<H::Source>, StageError<H>>),
+    /// It asked for Analysis.
+    Analysis(Handle<Arc<H::Analysis>, StageError<H>>),
+    /// It asked for an Artifact.
+    Artifact(Handle<Arc<H::Artifact>, StageError<H>>),
+}
+
+/// Calls the same method on whichever handle it is, and wraps its value.
+macro_rules! each {
+    ($self:expr, $handle:ident => $call:expr) => {
+        match $self {
+            StageHandle::Source($handle) => $call.map(|result| result.map(StageValue::Source)),
+            StageHandle::Analysis($handle) => $call.map(|result| result.map(StageValue::Analysis)),
+            StageHandle::Artifact($handle) => $call.map(|result| result.map(StageValue::Artifact)),
+        }
+    };
+}
+
+impl<H: Host> StageHandle<H> {
+    /// A handle of `stage` whose result is there already.
+    pub(crate) fn ready(stage: Stage, result: Result<StageValue<H>, StageError<H>>) -> Self {
+        match (result, stage) {
+            (Ok(StageValue::Source(value)), _) => Self::Source(Handle::ready(Ok(value))),
+            (Ok(StageValue::Analysis(value)), _) => Self::Analysis(Handle::ready(Ok(value))),
+            (Ok(StageValue::Artifact(value)), _) => Self::Artifact(Handle::ready(Ok(value))),
+            (Err(error), Stage::Source) => Self::Source(Handle::ready(Err(error))),
+            (Err(error), Stage::Analysis) => Self::Analysis(Handle::ready(Err(error))),
+            (Err(error), Stage::Artifact) => Self::Artifact(Handle::ready(Err(error))),
+        }
+    }
+
+    /// The stage that was asked for.
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Source(_) => Stage::Source,
+            Self::Analysis(_) => Stage::Analysis,
+            Self::Artifact(_) => Stage::Artifact,
+        }
+    }
+
+    /// As [`Handle::is_resolved`].
+    pub fn is_resolved(&self) -> bool {
+        match self {
+            Self::Source(handle) => handle.is_resolved(),
+            Self::Analysis(handle) => handle.is_resolved(),
+            Self::Artifact(handle) => handle.is_resolved(),
+        }
+    }
+
+    /// As [`Handle::try_get`].
+    ///
+    /// # Panics
+    /// If the result has been taken already.
+    pub fn try_get(&mut self) -> Option<Result<StageValue<H>, StageError<H>>> {
+        each!(self, handle => handle.try_get())
+    }
+
+    /// As [`Handle::wait`].
+    ///
+    /// # Errors
+    /// Why there is no value.
+    pub fn wait(self) -> Result<StageValue<H>, StageError<H>> {
+        match self {
+            Self::Source(handle) => handle.wait().map(StageValue::Source),
+            Self::Analysis(handle) => handle.wait().map(StageValue::Analysis),
+            Self::Artifact(handle) => handle.wait().map(StageValue::Artifact),
+        }
+    }
+
+    /// As [`Handle::wait_timeout`].
+    ///
+    /// # Panics
+    /// If the result has been taken already.
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<StageValue<H>, StageError<H>>> {
+        each!(self, handle => handle.wait_timeout(limit))
+    }
+
+    /// As [`Handle::cancel`].
+    pub fn cancel(&self) {
+        match self {
+            Self::Source(handle) => handle.cancel(),
+            Self::Analysis(handle) => handle.cancel(),
+            Self::Artifact(handle) => handle.cancel(),
+        }
+    }
+}
+
+impl<H: Host> Future for StageHandle<H> {
+    type Output = Result<StageValue<H>, StageError<H>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        each!(self.get_mut(), handle => Pin::new(handle).poll(cx))
+    }
+}
+
+impl<H: Host> fmt::Debug for StageHandle<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StageHandle")
+            .field("stage", &self.stage())
+            .field("is_resolved", &self.is_resolved())
+            .finish_non_exhaustive()
+    }
+}

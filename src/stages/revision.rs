@@ -1,0 +1,144 @@
+//! One generation of one file: its text, its stages and those who wait for them. What is stale holds an old revision and finds
+//! it ended; it cannot reach the new one. It does not know how the file moves on, nor when its stages run.
+#![forbid(unsafe_code)]
+
+use super::artifact::Artifacts;
+use super::demand::Demand;
+use super::error::StageError;
+use super::host::Host;
+use super::origin::Origins;
+use super::slot::Slot;
+use super::versions::{Link, Version};
+use crate::flight::{Flight, Killed, drop_contained};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Arc, Weak};
+
+/// A stage of one revision.
+pub(crate) type StageFlight<T, H> = Flight<Arc<T>, StageError<H>>;
+
+/// Numbers that say of which life of a file a revision is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// The number of this life of the file's slot, never used twice in a scheduler.
+    pub(crate) incarnation: u64,
+    /// The first incarnation of the file's life.
+    pub(crate) lifetime: u64,
+}
+
+/// One generation of one file.
+pub(crate) struct Revision<H: Host> {
+    link: Link<Self>,
+    pub(crate) slot: Weak<Slot<H>>,
+    pub(crate) life: Life,
+    /// 0 for the stub that stands in for a predecessor where there is none.
+    pub(crate) generation: u64,
+    /// Why it ends, noted before it does: see [`Revision::reason`].
+    reason: AtomicU64,
+    /// The text that an edit gave; it stands until the file is closed or edited anew.
+    pub(crate) text: Option<Arc<H::Text>>,
+    pub(crate) demand: Demand,
+    pub(crate) source: StageFlight<H::Source, H>,
+    pub(crate) analysis: StageFlight<H::Analysis, H>,
+    pub(crate) artifacts: Artifacts<H>,
+    pub(crate) origins: Origins,
+}
+
+impl<H: Host> Version for Revision<H> {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl<H: Host> Revision<H> {
+    fn with(link: Link<Self>, slot: Weak<Slot<H>>, life: Life, generation: u64) -> Self {
+        Self {
+            link,
+            slot,
+            life,
+            generation,
+            reason: AtomicU64::new(0),
+            text: None,
+            demand: Demand::new(0, false),
+            source: Flight::new(),
+            analysis: Flight::new(),
+            artifacts: Artifacts::new(),
+            origins: Origins::new(),
+        }
+    }
+
+    /// A revision that is visible as soon as it is linked: a file's first, or the stub.
+    pub(crate) fn visible(slot: Weak<Slot<H>>, life: Life, generation: u64) -> Self {
+        Self::with(Link::committing(), slot, life, generation)
+    }
+
+    /// A revision that a transition will install; its numbers are set in the section.
+    pub(crate) fn installing(slot: Weak<Slot<H>>) -> Self {
+        Self::with(Link::installing(), slot, Life { incarnation: 0, lifetime: 0 }, 0)
+    }
+
+    /// The same generation again, after a stage of it failed or was cancelled: what is done is carried over.
+    pub(crate) fn again(&self) -> Self {
+        let mut fresh = Self::with(Link::committing(), self.slot.clone(), self.life, self.generation);
+        fresh.text = self.text.clone();
+        if let Some(Ok(source)) = self.source.result() {
+            fresh.source = Flight::done(source.clone());
+            fresh.demand = Demand::new(0, true);
+        }
+        fresh
+    }
+
+    /// Whether it is the stub, on which nothing runs.
+    pub(crate) fn is_stub(&self) -> bool {
+        self.generation == 0
+    }
+
+    /// Notes why it is about to end. In the section, before the commit.
+    pub(crate) fn note_reason(&self, how: Killed) {
+        // ordering: Relaxed; the commit that follows releases it to whoever sees the successor.
+        self.reason.store(1 + how as u64, Ordering::Relaxed);
+    }
+
+    /// Why it ends, for one whose successor is visible: never what the slot shows later.
+    pub(crate) fn reason(&self) -> Killed {
+        match self.reason.load(Ordering::Relaxed) {
+            word if word == 1 + Killed::Shutdown as u64 => Killed::Shutdown,
+            word if word == 1 + Killed::Cancelled as u64 => Killed::Cancelled,
+            _ => Killed::Superseded,
+        }
+    }
+
+    /// Ends whatever of it is not over, and answers those who wait. After the commit, outside every section and pin.
+    pub(crate) fn end(&self, how: Killed) {
+        self.demand.retire();
+        let _ = self.source.kill(how);
+        let _ = self.analysis.kill(how);
+        self.artifacts.each(|artifact| {
+            let _ = artifact.flight.kill(how);
+        });
+    }
+
+    /// Source has failed: so has everything that needs it.
+    pub(crate) fn fail_after_source(&self, error: &StageError<H>) {
+        self.demand.retire();
+        self.analysis.seal_and_publish(Err(error.clone()));
+        self.fail_artifacts(error);
+    }
+
+    /// Analysis has failed: so has everything that needs it.
+    pub(crate) fn fail_after_analysis(&self, error: &StageError<H>) {
+        self.demand.retire();
+        self.fail_artifacts(error);
+    }
+
+    fn fail_artifacts(&self, error: &StageError<H>) {
+        self.artifacts.each(|artifact| {
+            artifact.flight.seal_and_publish(Err(error.clone()));
+        });
+    }
+}
+
+impl<H: Host> Drop for Revision<H> {
+    fn drop(&mut self) {
+        drop_contained(self.text.take());
+    }
+}

@@ -1,0 +1,240 @@
+//! Runs a claimed stage: the host's function, the seal, and what follows from it, in this order.
+//! It does not know who asked, nor how the claim was come by.
+//!
+//! A result is sealed only if its revision is still the visible one; then by one compare-and-swap, which excludes a cancel and a
+//! second writer. After the seal: admit what was waiting for it, tell the waiters, oldest first, and take the next.
+#![forbid(unsafe_code)]
+
+use super::artifact::{ArtifactFlight, Ready};
+use super::error::{FailureCause, StageError, StageFailure};
+use super::host::{Host, Stage, StageCx};
+use super::revision::{Revision, StageFlight};
+use super::slot::{Kind, Slot};
+use super::versions::may_seal;
+use crate::flight::{Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
+use crate::runtime::Priority;
+use crate::sync::Arc;
+use crate::sync::epoch;
+
+/// What the thread does after a stage, which says how the next one is queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum After {
+    /// It returns to its worker's loop at once.
+    Return,
+    /// It goes on with something else.
+    Stay,
+}
+
+type Outcome<T, H> = Result<Arc<T>, StageError<H>>;
+
+/// What the host's function made, or why not.
+type Made<T, H> = Result<Result<T, FailureCause<H>>, PanicReport>;
+
+/// The identity of a revision's Source or Analysis among the flights of this thread.
+fn facet<const PART: u8, H: Host>(revision: &Revision<H>) -> FlightId {
+    FlightId::of(revision, PART)
+}
+
+/// Runs the claimed Source of `revision`.
+pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
+    slot.stripe.counters.executions[0].one();
+    let cx = StageCx { slot, revision, stage: Stage::Source, word: revision.source.word() };
+    let made = call(facet::<0, H>(revision), || {
+        let host = &slot.shared().host;
+        let text = match &revision.text {
+            Some(text) => H::Text::clone(text),
+            None => host.load(slot.file()).map_err(FailureCause::Host)?.ok_or(FailureCause::NotFound)?,
+        };
+        host.source(&cx, text).map_err(FailureCause::Host)
+    });
+    let outcome = judge(slot, revision, (Stage::Source, None), made);
+    let failure = outcome.as_ref().err().cloned();
+    if !seal(slot, revision, &revision.source, outcome) {
+        return;
+    }
+    match failure {
+        Some(failure) => {
+            revision.fail_after_source(&failure);
+            revision.source.deliver();
+        }
+        None => {
+            let next = revision.demand.source_done().then(|| admit_analysis(revision));
+            revision.source.deliver();
+            follow(slot, next.flatten(), after);
+        }
+    }
+}
+
+/// Runs the claimed Analysis of `revision`.
+pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
+    slot.stripe.counters.executions[1].one();
+    let Some(Ok(source)) = revision.source.result() else {
+        debug_assert!(false, "Analysis is admitted after Source is done");
+        return;
+    };
+    let cx = StageCx { slot, revision, stage: Stage::Analysis, word: revision.analysis.word() };
+    let made = call(facet::<1, H>(revision), || slot.shared().host.analysis(&cx, source).map_err(FailureCause::Host));
+    let outcome = judge(slot, revision, (Stage::Analysis, None), made);
+    let failure = outcome.as_ref().err().cloned();
+    if !seal(slot, revision, &revision.analysis, outcome) {
+        return;
+    }
+    if let Some(failure) = failure {
+        revision.fail_after_analysis(&failure);
+        revision.analysis.deliver();
+        return;
+    }
+    let mut next = None;
+    revision.artifacts.each(|artifact| {
+        if let Some(kind) = admit_artifact(revision, artifact, Priority::Maintenance)
+            && let Some(before) = next.replace(kind)
+            && before != kind
+        {
+            slot.post(before);
+        }
+    });
+    revision.analysis.deliver();
+    follow(slot, next, after);
+}
+
+/// Runs one Artifact that is ready, if a ticket of `kind` finds one.
+pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, kind: Kind, after: After) {
+    let (taken, left) = revision.artifacts.take_ready(|artifact| {
+        let word = artifact.flight.word();
+        if word.phase() != Phase::Waiting {
+            Ready::Drop
+        } else if word.priority() > kind.priority {
+            Ready::Keep
+        } else if word.claim().is_ok() {
+            Ready::Run
+        } else {
+            Ready::Drop
+        }
+    });
+    if left {
+        // What stays has tickets of its own, but for those that share this ticket's priority.
+        slot.post(kind);
+    }
+    if let Some(taken) = taken {
+        artifact(slot, revision, &taken, after);
+    }
+}
+
+/// Runs a claimed Artifact of `revision`.
+pub(crate) fn artifact<H: Host>(
+    slot: &Arc<Slot<H>>,
+    revision: &Revision<H>,
+    artifact: &Arc<ArtifactFlight<H>>,
+    after: After,
+) {
+    slot.stripe.counters.executions[2].one();
+    let (Some(Ok(source)), Some(Ok(analysis))) = (revision.source.result(), revision.analysis.result()) else {
+        debug_assert!(false, "an Artifact is admitted after Analysis is done");
+        return;
+    };
+    let cx = StageCx { slot, revision, stage: Stage::Artifact, word: artifact.flight.word() };
+    let made = call(FlightId::of(&**artifact, 0), || {
+        slot.shared().host.artifact(&cx, &artifact.profile, source, analysis).map_err(FailureCause::Host)
+    });
+    let outcome = judge(slot, revision, (Stage::Artifact, Some(&artifact.profile)), made);
+    let good = outcome.is_ok();
+    if !seal(slot, revision, &artifact.flight, outcome) {
+        return;
+    }
+    if good {
+        slot.keep_good(artifact);
+    }
+    artifact.flight.deliver();
+    follow(slot, None, after);
+}
+
+/// Calls the host, with the flight on this thread's stack, and stops its panic.
+fn call<T, H: Host>(id: FlightId, f: impl FnOnce() -> Result<T, FailureCause<H>>) -> Made<T, H> {
+    let _scope = enter(id);
+    catch(f)
+}
+
+/// Makes an outcome of what the host's function made. Copies the file's name, which is the host's code, only for a failure.
+fn judge<T, H: Host>(
+    slot: &Slot<H>,
+    revision: &Revision<H>,
+    (stage, profile): (Stage, Option<&H::Profile>),
+    made: Made<T, H>,
+) -> Outcome<T, H> {
+    let cause = match made {
+        Ok(Ok(value)) => return Ok(Arc::new(value)),
+        Ok(Err(cause)) => cause,
+        Err(report) => FailureCause::Panicked(report),
+    };
+    let failure = catch(|| {
+        let at = (stage, profile.cloned());
+        StageError::failed(StageFailure::new(slot.file().clone(), at, revision.generation, cause))
+    });
+    Err(failure.unwrap_or_else(|report| crate::flight::Interrupt::Panicked(report).into()))
+}
+
+/// Seals the result if the revision is still the visible one and nobody was faster. A refused result is dropped and counted.
+fn seal<T: Send + Sync + 'static, H: Host>(
+    slot: &Slot<H>,
+    revision: &Revision<H>,
+    flight: &StageFlight<T, H>,
+    outcome: Outcome<T, H>,
+) -> bool {
+    let may = may_seal(&slot.versions, revision, slot.clock(), &epoch::pin());
+    let refused = if may {
+        match flight.publish(outcome) {
+            Ok(()) => return true,
+            Err(outcome) => outcome,
+        }
+    } else {
+        // Its end has been decided and perhaps not been carried out: help.
+        let _ = flight.kill(revision.reason());
+        outcome
+    };
+    let counters = &slot.stripe.counters;
+    if flight.word().phase() == Phase::Cancelled {
+        counters.abandoned.one()
+    } else {
+        counters.refusals.one()
+    }
+    drop_contained(refused);
+    false
+}
+
+/// Has the Analysis of `revision` admitted, whose demand the caller has moved to admitted. The ticket that it needs.
+pub(crate) fn admit_analysis<H: Host>(revision: &Revision<H>) -> Option<Kind> {
+    admit(revision.analysis.word(), Stage::Analysis, Priority::Maintenance)
+}
+
+/// Has an Artifact admitted whose Analysis is done. The ticket that it needs.
+pub(crate) fn admit_artifact<H: Host>(
+    revision: &Revision<H>,
+    artifact: &ArtifactFlight<H>,
+    priority: Priority,
+) -> Option<Kind> {
+    let kind = admit(artifact.flight.word(), Stage::Artifact, priority)?;
+    revision.artifacts.push_ready(artifact);
+    Some(kind)
+}
+
+/// Idle → waiting. The ticket that it needs, unless it has been claimed or is over.
+pub(crate) fn admit(word: &StateWord, stage: Stage, priority: Priority) -> Option<Kind> {
+    match word.admit(priority) {
+        Ok(_) | Err(Phase::Waiting) => Some(Kind::of(stage, word.priority())),
+        Err(_) => None,
+    }
+}
+
+/// Queues what comes next.
+fn follow<H: Host>(slot: &Arc<Slot<H>>, next: Option<Kind>, after: After) {
+    match (next, after) {
+        (Some(kind), After::Return) => slot.post_next(kind),
+        (Some(kind), After::Stay) => slot.post(kind),
+        (None, _) => {}
+    }
+}
+
+/// The part of a revision that is its Source, as a handle sees it.
+pub(crate) type SourceRef<H> = Facet<0, Revision<H>>;
+/// The part of a revision that is its Analysis, as a handle sees it.
+pub(crate) type AnalysisRef<H> = Facet<1, Revision<H>>;

@@ -1,0 +1,198 @@
+//! The scheduler: its builder, its handle, and how a request finds its file and is answered.
+//! It does not know how stages run, nor how files move on.
+#![forbid(unsafe_code)]
+
+use super::batch::{BatchHandle, StageResult};
+use super::counters::StagesCounters;
+use super::edit::{Change, Moved};
+use super::error::StageError;
+use super::host::Host;
+use super::request::{Request, Target};
+use super::shared::Shared;
+use super::slot::Stripe;
+use super::table::Table;
+use crate::flight::{Handle, Killed};
+use crate::runtime::{Pool, Runtime, Spawner};
+use crate::sync::{Arc, Weak};
+use ahash::RandomState;
+use std::fmt;
+
+/// A scheduler of per-file work: keeps the newest Source, Analysis and Artifacts of every file, under constant edits.
+///
+/// Clones are handles of the same scheduler. When the last one is dropped every pending request ends with
+/// [`StageError::Shutdown`]; stages that run at that moment go on to their next [`StageCx::check`](super::StageCx::check), and
+/// their results are dropped. The scheduler does not keep its runtime running.
+///
+/// * Each file has a *generation*, which an edit, an invalidation or a closing raises. What was asked of an older generation
+///   ends superseded, and its results are never published.
+/// * Equal requests share one execution. Stages run only if somebody wants them.
+/// * No request waits for another: submitting, reading and finishing take no lock. Edits of all files are put in one order by
+///   a section of some ten nanoseconds a file, in which nothing of the host's runs.
+pub struct Stages<H: Host> {
+    core: Arc<Core<H>>,
+}
+
+impl<H: Host> Clone for Stages<H> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<H: Host> fmt::Debug for Stages<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stages").field("files", &self.core.table.len()).finish_non_exhaustive()
+    }
+}
+
+/// What the handles of a scheduler share, and what ends when the last one goes.
+pub(crate) struct Core<H: Host> {
+    pub(crate) table: Table<H>,
+    pub(crate) shared: Arc<Shared<H>>,
+}
+
+impl<H: Host> Drop for Core<H> {
+    fn drop(&mut self) {
+        self.shared.close();
+        // Nobody makes or moves a file any more: whoever could, holds the scheduler.
+        for slot in self.table.all() {
+            slot.end(Killed::Shutdown);
+        }
+    }
+}
+
+/// Options of a scheduler to be built.
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct StagesBuilder<H: Host> {
+    host: H,
+    spawner: Spawner,
+    source_pool: Option<Pool>,
+    first_generation: u64,
+    seed: Option<u64>,
+}
+
+impl<H: Host> StagesBuilder<H> {
+    /// Which threads run Source, in place of what [`Host::source_pool`] says.
+    pub fn source_pool(mut self, pool: Pool) -> Self {
+        self.source_pool = Some(pool);
+        self
+    }
+
+    /// The first generation of every file, 1 if nothing is said: lets tests stand close to the maximum.
+    ///
+    /// # Panics
+    /// If it is 0.
+    pub fn first_generation(mut self, generation: u64) -> Self {
+        assert!(generation > 0, "the first generation of a file is at least 1");
+        self.first_generation = generation;
+        self
+    }
+
+    /// Fixes how names of files are hashed, so that a run on a seeded runtime can be repeated exactly.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = Some(seed);
+        self
+    }
+
+    /// Builds the scheduler.
+    pub fn build(self) -> Stages<H> {
+        let Self { host, spawner, source_pool, first_generation, seed } = self;
+        let pool = source_pool.unwrap_or_else(|| host.source_pool());
+        let hasher = seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, 1, 2));
+        Stages::of(Arc::new_cyclic(|core: &Weak<Core<H>>| {
+            let shared = Arc::new(Shared::new(host, pool, spawner, first_generation, core.clone()));
+            Core { table: Table::new(|place| Stripe::new(shared.clone(), place), hasher), shared }
+        }))
+    }
+}
+
+impl<H: Host> fmt::Debug for StagesBuilder<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StagesBuilder").field("first_generation", &self.first_generation).finish_non_exhaustive()
+    }
+}
+
+impl<H: Host> Stages<H> {
+    /// Options of a scheduler whose stages run on `runtime`.
+    pub fn builder(runtime: &Runtime, host: H) -> StagesBuilder<H> {
+        StagesBuilder { host, spawner: runtime.spawner().clone(), source_pool: None, first_generation: 1, seed: None }
+    }
+
+    /// A scheduler with the usual options, whose stages run on `runtime`.
+    pub fn new(runtime: &Runtime, host: H) -> Self {
+        Self::builder(runtime, host).build()
+    }
+
+    pub(crate) fn of(core: Arc<Core<H>>) -> Self {
+        Self { core }
+    }
+
+    pub(crate) fn core(&self) -> &Core<H> {
+        &self.core
+    }
+
+    /// The host.
+    pub fn host(&self) -> &H {
+        &self.core.shared.host
+    }
+
+    /// Asks for a stage of a file. If it is there the handle has it at once; if somebody asked for it before, this request joins;
+    /// else the first missing stage is queued.
+    ///
+    /// With a [text](Request::text) the file moves on first, in the same step.
+    ///
+    /// The handle ends with the stage's value, the failure of it or of a stage before it, [`StageError::Superseded`] if the file
+    /// moves on meanwhile, or [`StageError::Shutdown`]. A request after a failure tries again.
+    pub fn submit_request<T: Target<H>>(&self, request: Request<H, T>) -> Handle<Arc<T::Output>, StageError<H>> {
+        let handle = self.core.submit(request.any());
+        T::pick(handle).expect("a request is answered for the stage that it asked for")
+    }
+
+    /// Submits requests one by one, in order: others may see some of them submitted and the rest not yet.
+    pub fn submit_batch<R: Into<Request<H>>>(&self, requests: impl IntoIterator<Item = R>) -> BatchHandle<H> {
+        BatchHandle::new(requests.into_iter().map(|request| self.core.submit(request.into())).collect())
+    }
+
+    /// Submits requests together. The edits among them are one transition: whoever sees one of the files at its new generation
+    /// sees all of them there, and nothing that was asked of an older one ends before that moment. An empty batch does nothing.
+    ///
+    /// A file may be named more than once: its newest text stands, and all its requests are answered from that.
+    ///
+    /// The requests themselves are queued after the transition, so of two clients that ask for the same stage at the same moment
+    /// either may be called the first.
+    pub fn submit_batch_atomic<R: Into<Request<H>>>(&self, requests: impl IntoIterator<Item = R>) -> BatchHandle<H> {
+        self.core.submit_batch(requests.into_iter().map(Into::into).collect())
+    }
+
+    /// Waits for a batch, by value or by reference, and gives the results in the order of the requests.
+    pub fn wait_batch(&self, mut batch: impl std::borrow::BorrowMut<BatchHandle<H>>) -> Vec<StageResult<H>> {
+        batch.borrow_mut().wait()
+    }
+
+    /// Moves the file on to a new generation with the same text; nothing is computed until somebody asks.
+    pub fn invalidate(&self, file: &H::File) -> Moved {
+        self.core.change(file, Change::Keep)
+    }
+
+    /// Moves the file on and drops the text that an edit gave it: the stored one counts again.
+    pub fn close_file(&self, file: &H::File) -> Moved {
+        self.core.change(file, Change::Clear)
+    }
+
+    /// Gives the file a text, as [`Request::text`] does, and asks for nothing.
+    pub fn set_text(&self, file: H::File, text: H::Text) -> Moved {
+        self.core.set_text(file, text)
+    }
+
+    /// What the scheduler has counted.
+    pub fn counters(&self) -> StagesCounters {
+        let mut counters = StagesCounters {
+            sequencer: self.core.shared.sequencer.counters(),
+            overlaid: self.core.shared.overlaid() as u64,
+            ..StagesCounters::default()
+        };
+        for stripe in self.core.table.stripes() {
+            counters.add(&stripe.counters);
+        }
+        counters
+    }
+}

@@ -1,0 +1,109 @@
+//! What all slots of a scheduler share: the host, the clock and section of transitions, the way to the runtime.
+//! It does not know the slots.
+#![forbid(unsafe_code)]
+
+use super::host::{Host, Stage};
+use super::scheduler::{Core, Stages};
+use super::sequencer::Sequencer;
+use super::slot::{Kind, Slot};
+use super::stamp::Clock;
+use super::ticket;
+use crate::runtime::{Place, Pool, Spawner};
+use crate::sync::stat::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::{Arc, Weak};
+
+/// What all slots share. Read by all, written by few.
+pub(crate) struct Shared<H: Host> {
+    pub(crate) host: H,
+    pub(crate) source_pool: Pool,
+    pub(crate) spawner: Spawner,
+    pub(crate) clock: Clock,
+    pub(crate) sequencer: Sequencer,
+    overlaid: AtomicUsize,
+    closed: AtomicBool,
+    pub(crate) first_generation: u64,
+    core: Weak<Core<H>>,
+}
+
+impl<H: Host> Shared<H> {
+    pub(crate) fn new(
+        host: H,
+        source_pool: Pool,
+        spawner: Spawner,
+        first_generation: u64,
+        core: Weak<Core<H>>,
+    ) -> Self {
+        Self {
+            host,
+            source_pool,
+            spawner,
+            clock: Clock::new(),
+            sequencer: Sequencer::new(),
+            overlaid: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            first_generation,
+            core,
+        }
+    }
+
+    /// The scheduler, while somebody holds it.
+    pub(crate) fn scheduler(&self) -> Option<Stages<H>> {
+        self.core.upgrade().map(Stages::of)
+    }
+
+    /// The generation after `generation`, if there is one: it never wraps.
+    pub(crate) fn generation_after(&self, generation: u64) -> Option<u64> {
+        if generation == 0 { Some(self.first_generation) } else { generation.checked_add(1) }
+    }
+
+    pub(crate) fn close(&self) {
+        // ordering: a hint; each revision's own word says whether it has ended.
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// One more or one fewer file has an edit's text, or as many as before.
+    pub(crate) fn note_overlay(&self, before: bool, after: bool) {
+        match (before, after) {
+            (false, true) => _ = self.overlaid.fetch_add(1, Ordering::Relaxed),
+            (true, false) => _ = self.overlaid.fetch_sub(1, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn overlaid(&self) -> usize {
+        self.overlaid.load(Ordering::Relaxed)
+    }
+
+    /// Where a ticket's stage runs.
+    pub(crate) fn place(&self, kind: Kind) -> Place {
+        let pool = if kind.stage == Stage::Source { self.source_pool } else { Pool::Workers };
+        Place { pool, priority: kind.priority }
+    }
+}
+
+impl<H: Host> Slot<H> {
+    /// Sees to it that a ticket of this kind is out. What it stands for has been made visible before.
+    pub(crate) fn post(self: &Arc<Self>, kind: Kind) {
+        if self.tickets.post(kind.bit()) {
+            self.push(kind);
+        }
+    }
+
+    /// Pushes the ticket whose bit the caller has set. A runtime that refuses it drops it, and that ends what waits for it.
+    pub(crate) fn push(self: &Arc<Self>, kind: Kind) {
+        let shared = self.shared();
+        drop(shared.spawner.push(shared.place(kind), ticket::job(self.clone(), kind)));
+    }
+
+    /// As [`post`](Self::post), for a worker that returns to its loop right after.
+    pub(crate) fn post_next(self: &Arc<Self>, kind: Kind) {
+        if self.tickets.post(kind.bit()) {
+            let shared = self.shared();
+            drop(shared.spawner.push_next(shared.place(kind), ticket::job(self.clone(), kind)));
+        }
+    }
+}

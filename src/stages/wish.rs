@@ -1,0 +1,245 @@
+//! How a request joins a revision: it hangs its waiter up, owns what it needs, counts as demand, and has the first missing stage
+//! admitted. It does not know how the revision was found, nor how the file moves on.
+//!
+//! Nothing here holds a pin, so whatever is told on the way (waiters of what is left, say) may run the host's code.
+#![forbid(unsafe_code)]
+
+use super::artifact::ArtifactFlight;
+use super::demand::Wish;
+use super::error::{StageError, panicked};
+use super::host::{Host, Stage};
+use super::origin::{Asked, Origin};
+use super::request::{AnyTarget, Ask, StageHandle};
+use super::revision::{Revision, StageFlight};
+use super::run::{AnalysisRef, SourceRef, admit, admit_artifact};
+use super::slot::{Garbage, Kind, Slot};
+use crate::flight::{Completion, Facet, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
+use crate::runtime::Priority;
+use crate::sync::Arc;
+
+/// What became of a wish.
+pub(crate) enum Wished<R> {
+    /// It stands, or has its answer.
+    Answered(R),
+    /// The revision has been left behind, or will be: look at the file again.
+    LookAgain,
+    /// The stage has failed or was cancelled at this generation: try it again.
+    TryAgain,
+}
+
+use Wished::{Answered, LookAgain, TryAgain};
+
+/// A wish that stands, and the ticket that it calls for.
+pub(crate) struct Standing<H: Host> {
+    pub(crate) handle: StageHandle<H>,
+    pub(crate) ticket: Option<Kind>,
+    /// Who asked before, if the execution was joined.
+    pub(crate) asked: Asked,
+}
+
+type Attempt<H> = Wished<Standing<H>>;
+type Refusal<H> = Wished<Option<StageError<H>>>;
+
+/// The place of one waiter.
+type Waiter<T, H> = Arc<Completion<Arc<T>, StageError<H>>>;
+
+/// What a phase that is over means to a request that comes now.
+fn over<H: Host>(phase: Phase) -> Option<Refusal<H>> {
+    match phase {
+        Phase::Failed | Phase::Cancelled => Some(TryAgain),
+        Phase::Superseded => Some(LookAgain),
+        Phase::Shutdown => Some(Answered(Some(StageError::Shutdown))),
+        _ => None,
+    }
+}
+
+/// Owns a stage before the wanted one, unless it is done. What is over otherwise refuses the wish.
+fn own<H: Host>(word: &StateWord) -> Result<(), Refusal<H>> {
+    match word.join() {
+        Ok(()) | Err(Refused::Phase(Phase::Done)) => Ok(()),
+        Err(Refused::Phase(phase)) => Err(over(phase).unwrap_or(LookAgain)),
+        Err(Refused::Full) => Err(Answered(Some(Interrupt::TooManyWaiters.into()))),
+    }
+}
+
+/// Hangs a waiter up in `flight`.
+fn hang<T: Send + Sync + 'static, H: Host>(flight: &StageFlight<T, H>) -> Result<Waiter<T, H>, Refusal<H>> {
+    let waiter = Completion::new();
+    match flight.join(waiter.clone()) {
+        Ok(()) => Ok(waiter),
+        Err(JoinRefused::Terminal(phase)) => Err(over(phase).unwrap_or(LookAgain)),
+        Err(JoinRefused::Full) => Err(Answered(Some(Interrupt::TooManyWaiters.into()))),
+    }
+}
+
+fn refused<H: Host>(refusal: Refusal<H>, stage: Stage) -> Attempt<H> {
+    match refusal {
+        Answered(Some(error)) => {
+            Answered(Standing { handle: StageHandle::ready(stage, Err(error)), ticket: None, asked: Asked::First })
+        }
+        Answered(None) | LookAgain => LookAgain,
+        TryAgain => TryAgain,
+    }
+}
+
+/// Joins `revision` for `target`.
+pub(crate) fn wish<H: Host>(
+    slot: &Slot<H>,
+    revision: &Arc<Revision<H>>,
+    target: &AnyTarget<H>,
+    ask: &Ask<H>,
+) -> Attempt<H> {
+    let attempt = match target {
+        AnyTarget::Source => to_source(revision, ask),
+        AnyTarget::Analysis => to_analysis(revision, ask),
+        AnyTarget::Artifact(profile) => to_artifact(slot, revision, profile, ask),
+    };
+    attempt.unwrap_or_else(|refusal| refused(refusal, target.stage()))
+}
+
+/// The answer of a stage that is over with a value, if it is.
+fn ready<T: Send + Sync + 'static, H: Host>(
+    flight: &StageFlight<T, H>,
+    wrap: impl FnOnce(Handle<Arc<T>, StageError<H>>) -> StageHandle<H>,
+) -> Result<Option<Attempt<H>>, Refusal<H>> {
+    match flight.word().phase() {
+        Phase::Done => {
+            let value = flight.outcome().unwrap_or(Err(StageError::Cancelled));
+            Ok(Some(Answered(Standing { handle: wrap(Handle::ready(value)), ticket: None, asked: Asked::First })))
+        }
+        phase => over(phase).map_or(Ok(None), Err),
+    }
+}
+
+/// The ticket that Source calls for: it is admitted, or made more urgent.
+fn start_source<H: Host>(revision: &Revision<H>, priority: Priority) -> Option<Kind> {
+    let word = revision.source.word();
+    if revision.is_stub() {
+        return None;
+    }
+    match word.admit(priority) {
+        Ok(_) => Some(Kind::of(Stage::Source, word.priority())),
+        Err(Phase::Waiting) => word.raise(priority).map(|_| Kind::of(Stage::Source, priority)),
+        Err(_) => None,
+    }
+}
+
+fn to_source<H: Host>(revision: &Arc<Revision<H>>, ask: &Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
+    if let Some(ready) = ready(&revision.source, StageHandle::Source)? {
+        return Ok(ready);
+    }
+    let asked = revision.origins.source.ask(&ask.asker);
+    let waiter = hang(&revision.source)?;
+    let ticket = start_source(revision, ask.priority);
+    let handle = StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision.clone())));
+    Ok(Answered(Standing { handle, ticket, asked }))
+}
+
+fn to_analysis<H: Host>(revision: &Arc<Revision<H>>, ask: &Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
+    if let Some(ready) = ready(&revision.analysis, StageHandle::Analysis)? {
+        return Ok(ready);
+    }
+    let asked = ask_for_both(revision, &revision.origins.analysis, ask);
+    own(revision.source.word())?;
+    let waiter = match hang(&revision.analysis) {
+        Ok(waiter) => waiter,
+        Err(refusal) => {
+            revision.leave_source();
+            return Err(refusal);
+        }
+    };
+    let raised = revision.analysis.word().raise(ask.priority).is_some();
+    let ticket = match revision.demand.wish() {
+        Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
+        Wish::Counted => more_urgent(revision, raised, ask.priority),
+        // Whoever retired the revision ends its Analysis, and so answers this waiter, after it was hung up.
+        Wish::Retired => None,
+    };
+    let handle = StageHandle::Analysis(Handle::pending(waiter, AnalysisRef::<H>::of(revision.clone())));
+    Ok(Answered(Standing { handle, ticket, asked }))
+}
+
+/// Who asked first for the wanted stage. Whoever asks for a late stage asks for Source also, if nobody has.
+fn ask_for_both<H: Host>(revision: &Revision<H>, wanted: &Origin, ask: &Ask<H>) -> Asked {
+    if !revision.source.word().phase().is_terminal() {
+        revision.origins.source.ask(&ask.asker);
+    }
+    wanted.ask(&ask.asker)
+}
+
+/// The ticket of whichever stage is the first missing one, if this wish made it more urgent or has it admitted.
+fn more_urgent<H: Host>(revision: &Revision<H>, raised: bool, priority: Priority) -> Option<Kind> {
+    if revision.source.word().phase() != Phase::Done {
+        return start_source(revision, priority);
+    }
+    (raised && revision.analysis.word().phase() == Phase::Waiting).then(|| Kind::of(Stage::Analysis, priority))
+}
+
+fn to_artifact<H: Host>(
+    slot: &Slot<H>,
+    revision: &Arc<Revision<H>>,
+    profile: &H::Profile,
+    ask: &Ask<H>,
+) -> Result<Attempt<H>, Refusal<H>> {
+    // Comparing and copying profiles is the host's code.
+    let found = catch(|| revision.artifacts.find_or_add(profile, revision));
+    let artifact =
+        found.map_err(|report| Answered(Some(panicked(slot.file(), Stage::Artifact, revision.generation, report))))?;
+    match ready(&artifact.flight, StageHandle::Artifact) {
+        Ok(Some(ready)) => return Ok(ready),
+        Ok(None) => {}
+        Err(TryAgain) => {
+            if let Some(ended) = revision.artifacts.replace(&artifact) {
+                slot.stripe.limbo.put(Garbage::Artifact(ended));
+            }
+            return Err(LookAgain);
+        }
+        Err(refusal) => return Err(refusal),
+    }
+    let asked = {
+        let _ = ask_for_both(revision, &revision.origins.analysis, ask);
+        artifact.origin.ask(&ask.asker)
+    };
+    own(revision.source.word())?;
+    own(revision.analysis.word()).inspect_err(|_| revision.leave_source())?;
+    let waiter = match hang(&artifact.flight) {
+        Ok(waiter) => waiter,
+        Err(refusal) => {
+            revision.leave_owned();
+            return Err(refusal);
+        }
+    };
+    let raised = revision.analysis.word().raise(ask.priority).is_some();
+    let more = artifact.flight.word().raise(ask.priority).is_some();
+    let ticket = match revision.demand.wish() {
+        Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
+        // Whoever retired the revision may not have seen the execution: leave it.
+        Wish::Retired => {
+            if !artifact.flight.word().phase().is_terminal() {
+                artifact.flight.leave();
+            }
+            revision.leave_owned();
+            return Err(LookAgain);
+        }
+        Wish::Counted if revision.analysis.word().phase() == Phase::Done => {
+            start_artifact(revision, &artifact, more, ask.priority)
+        }
+        Wish::Counted => more_urgent(revision, raised, ask.priority),
+    };
+    let handle = StageHandle::Artifact(Handle::pending(waiter, artifact));
+    Ok(Answered(Standing { handle, ticket, asked }))
+}
+
+/// The ticket that an Artifact calls for whose Analysis is done.
+fn start_artifact<H: Host>(
+    revision: &Revision<H>,
+    artifact: &ArtifactFlight<H>,
+    raised: bool,
+    priority: Priority,
+) -> Option<Kind> {
+    match artifact.flight.word().phase() {
+        Phase::Idle => admit_artifact(revision, artifact, priority),
+        Phase::Waiting if raised => Some(Kind::of(Stage::Artifact, priority)),
+        _ => None,
+    }
+}
