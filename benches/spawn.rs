@@ -1,8 +1,9 @@
-//! Small jobs: pushed on a worker, from outside one by one and in batches.
+//! Small jobs: pushed on a worker, from outside one by one and in batches, with a handle.
 //! It knows no rivals; those stand in `perf/`.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use shardrun::{Place, Runtime};
+use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, Thread};
@@ -86,5 +87,17 @@ fn execute(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, execute);
+fn round_trip(c: &mut Criterion) {
+    let mut group = c.benchmark_group("round trip");
+    let runtime = runtime(1);
+    group.bench_function("spawn and wait", |b| {
+        b.iter(|| runtime.spawn(|| black_box(1)).wait().expect("the job does not panic"));
+    });
+    group.bench_function("call", |b| {
+        b.iter(|| runtime.call(|| black_box(1)).expect("the job does not panic"));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, execute, round_trip);
 criterion_main!(benches);

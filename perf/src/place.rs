@@ -38,8 +38,18 @@ fn clock(id: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// CPU time of all threads of this process: the figure of `getrusage`, in nanoseconds instead of ticks.
+/// CPU time of all threads of this process: the figure of `getrusage`, but up to date.
+///
+/// The kernel adds a running thread's time to its process only at the next tick, which is a large part of a short round. A look
+/// at the thread's own clock brings its figure up to date first.
 pub fn cpu_of_process() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    for task in tasks.filter_map(|task| task.file_name().to_str().and_then(|name| name.parse::<i32>().ok())) {
+        // The kernel's own way to name the CPU clock of one thread: MAKE_THREAD_CPUCLOCK(task, CPUCLOCK_SCHED).
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the pointer is valid for writes; a thread that is gone meanwhile is an error that says nothing.
+        unsafe { libc::clock_gettime((!task << 3) | 6, &mut time) };
+    }
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 

@@ -15,10 +15,12 @@ struct Stack {
     path: Path,
     /// What the future that is being polled has found pending; `None` if the innermost flight is no future.
     awaits: Option<Vec<Arc<dyn FlightRef>>>,
+    /// What this thread waits for further down, and helps with now; and how long the path was then.
+    helped: Vec<(usize, Arc<dyn FlightRef>)>,
 }
 
 crate::sync::local! {
-    static STACK: RefCell<Stack> = RefCell::new(Stack { path: Vec::new(), awaits: None });
+    static STACK: RefCell<Stack> = RefCell::new(Stack { path: Vec::new(), awaits: None, helped: Vec::new() });
 }
 
 /// Puts `id` on this thread's stack until the scope is dropped, also by a panic.
@@ -72,6 +74,34 @@ impl Drop for ActiveScope {
 /// Whether `id` is executed somewhere down this thread's stack, so that waiting for it here could never end.
 pub(crate) fn contains(id: FlightId) -> bool {
     STACK.try_with(|stack| stack.borrow().path.contains(&id)).unwrap_or(false)
+}
+
+/// Notes that this thread waits for `flight` while `f`, which helps with that, runs.
+pub(crate) fn helping<R>(flight: &Arc<dyn FlightRef>, f: impl FnOnce() -> R) -> R {
+    struct Back;
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let left = STACK.try_with(|stack| stack.borrow_mut().helped.pop());
+            drop(left);
+        }
+    }
+    let _ = STACK.try_with(|stack| {
+        let mut stack = stack.borrow_mut();
+        let depth = stack.path.len();
+        stack.helped.push((depth, flight.clone()));
+    });
+    let _back = Back;
+    f()
+}
+
+/// The flights that this thread waits for further down its stack, from where it executes `id` on.
+pub(crate) fn waits_since(id: FlightId) -> Vec<Arc<dyn FlightRef>> {
+    let since = |stack: &RefCell<Stack>| {
+        let stack = stack.borrow();
+        let at = stack.path.iter().position(|active| *active == id)?;
+        Some(stack.helped.iter().filter(|(depth, _)| *depth > at).map(|(_, flight)| flight.clone()).collect())
+    };
+    STACK.try_with(since).ok().flatten().unwrap_or_default()
 }
 
 /// Everything that this thread executes, the innermost last.

@@ -150,8 +150,8 @@ impl CancellationToken {
         self.node.cancelled.load(Ordering::Acquire)
     }
 
-    /// Cancels it and all its children, and calls the callbacks of all of them, on this thread, in order of registration, the
-    /// parents' before the children's. Does nothing the second time. A callback that panics is counted
+    /// Cancels it and all its children, and calls the callbacks of all of them, on this thread, in order of registration, a
+    /// child's where the child was made. Does nothing the second time. A callback that panics is counted
     /// ([`contained_panics`](crate::contained_panics)) and disturbs nobody.
     pub fn cancel(&self) {
         let mut callbacks = Vec::new();

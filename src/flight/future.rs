@@ -6,6 +6,7 @@ use super::error::{Interrupt, JobError};
 use super::handle::SoleFlight;
 use super::oneshot::OneShot;
 use super::phase::{Killed, Left, Outcome, Phase, Suspended};
+use super::sleepers::Sleeper;
 use super::state::StateWord;
 use super::target::{FlightId, FlightRef};
 use super::task::{Ticketed, ticket};
@@ -22,6 +23,8 @@ struct Inside<F> {
     future: Option<F>,
     /// The flights that it found pending when it was last polled: a worker that waits for this future helps those.
     awaits: Vec<Arc<dyn FlightRef>>,
+    /// Its place among the sleepers, once it has slept.
+    sleeper: Option<Arc<Sleeper>>,
 }
 
 /// A spawned future.
@@ -47,7 +50,7 @@ where
         Arc::new_cyclic(|me| Self {
             word: StateWord::admitted(place.priority),
             shot: OneShot::new(),
-            inside: UnsafeCell::new(Inside { future: Some(future), awaits: Vec::new() }),
+            inside: UnsafeCell::new(Inside { future: Some(future), awaits: Vec::new(), sleeper: None }),
             me: me.clone(),
             spawner,
             place,
@@ -70,6 +73,9 @@ where
         unsafe {
             self.with_inside(|inside| {
                 drop(std::mem::take(&mut inside.awaits));
+                if let Some(sleeper) = inside.sleeper.take() {
+                    sleeper.leave(&self.spawner);
+                }
                 trampoline::call(|| inside.future = None);
             });
         }
@@ -85,7 +91,14 @@ where
         // SAFETY: the claim is ours.
         let polled = unsafe { self.with_inside(|inside| self.poll(inside, &waker)) };
         match polled {
-            Ok(Poll::Pending) => self.suspend(me),
+            Ok(Poll::Pending) => {
+                // SAFETY: the claim is ours still.
+                let open = unsafe { self.with_inside(|inside| self.enter_sleepers(inside)) };
+                self.suspend(me);
+                if !open {
+                    self.shut_down();
+                }
+            }
             Ok(Poll::Ready(value)) => self.end(Ok(value)),
             Err(report) => self.end(Err(JobError::Panicked(report))),
         }
@@ -101,6 +114,15 @@ where
         let polled = catch(|| future.poll(&mut Context::from_waker(waker)));
         inside.awaits = scope.awaited();
         polled
+    }
+
+    /// Sees to it that a shutdown finds it asleep. False if the runtime is shut down already.
+    fn enter_sleepers(&self, inside: &mut Inside<F>) -> bool {
+        if inside.sleeper.is_none() {
+            let me: Weak<dyn Ticketed> = self.me.clone();
+            inside.sleeper = Sleeper::enter(&self.spawner, me);
+        }
+        inside.sleeper.is_some()
     }
 
     /// The claimer's poll found it pending.

@@ -17,6 +17,7 @@ mod list;
 mod oneshot;
 mod parker;
 mod phase;
+mod sleepers;
 mod spawn;
 mod state;
 mod target;

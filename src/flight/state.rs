@@ -314,14 +314,11 @@ impl StateWord {
             };
         }
         let before = self.update(|word| {
-            debug_assert!(owners(word) > 0, "an owner leaves once");
             if over_or_sealed(word) {
-                Err(Phase::of(word))
-            } else if owners(word) == 1 {
-                Ok(with_phase(word - OWNER, Phase::Cancelled))
-            } else {
-                Ok(word - OWNER)
+                return Err(Phase::of(word));
             }
+            debug_assert!(owners(word) > 0, "an owner leaves once");
+            if owners(word) == 1 { Ok(with_phase(word - OWNER, Phase::Cancelled)) } else { Ok(word - OWNER) }
         });
         match before {
             Ok(word) if owners(word) == 1 => Left::Last(Phase::of(word)),

@@ -60,9 +60,10 @@ pub(crate) fn nudge() {
     }
 }
 
-/// The report of a flight that waits for itself.
+/// The report of a wait for a flight that this thread executes further down.
 pub(crate) fn self_wait(flight: &dyn FlightRef) -> WaitCycle {
-    WaitCycle::new(vec![flight.describe()])
+    let between = active::waits_since(flight.id());
+    WaitCycle::new(between.iter().map(|flight| flight.describe()).chain([flight.describe()]).collect())
 }
 
 /// Waits until `shot` is done, at most for `limit`.
@@ -249,7 +250,7 @@ fn search(flight: &Arc<dyn FlightRef>, soft: bool, mut found: impl FnMut(&dyn Fl
 
 /// Runs the flight or something that stands before it, if any of that is free.
 fn help(flight: &Arc<dyn FlightRef>) -> bool {
-    search(flight, true, |flight| flight.help())
+    active::helping(flight, || search(flight, true, |flight| flight.help()))
 }
 
 /// Asks to be nudged when any of that becomes free. True if something is.

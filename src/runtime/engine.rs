@@ -14,9 +14,16 @@ use super::place::{LEVELS, Place, Pool};
 use super::threads::Threads;
 use super::timer::Timer;
 use crate::observe::{Counters, Event, Observer, Tally, WorkerId, WorkerReport};
-use crate::sync::Arc;
 use crate::sync::stat::Ordering;
+use crate::sync::{Arc, OnceLock};
+use std::any::Any;
 use std::time::Duration;
+
+/// What a part above has attached to a runtime, to hear of its end.
+pub(crate) trait Attached: Any + Send + Sync {
+    /// The runtime is closed: no job is taken any more. May be called more than once, from several threads.
+    fn closed(&self);
+}
 
 /// A hook of the host's, called on a thread of the runtime.
 pub(crate) type Hook = Arc<dyn Fn(WorkerId) + Send + Sync>;
@@ -70,6 +77,8 @@ pub(crate) struct Engine {
     pub(crate) threads: Threads,
     pub(crate) watch: Option<Watch>,
     pub(crate) config: Config,
+    /// What hears of the end.
+    pub(crate) attached: OnceLock<Box<dyn Attached>>,
     /// The number of the process that built it.
     born: u64,
     pub(crate) outside_panics: Tally,
@@ -114,6 +123,7 @@ impl Engine {
             threads,
             watch,
             config,
+            attached: OnceLock::new(),
             born: fork::generation(),
             outside_panics: Tally::default(),
             outside_dropped: Tally::default(),
@@ -251,6 +261,10 @@ impl Engine {
         }
         self.timer.poke();
         self.drain();
+        super::barrier::full(); // pairs with who attaches or enters something there: it looks whether we are closed afterwards
+        if let Some(attached) = self.attached.get() {
+            attached.closed();
+        }
     }
 
     /// Drops what waits in the shared queues and the timer.

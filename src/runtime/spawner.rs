@@ -4,7 +4,7 @@
 
 use super::contain;
 use super::current;
-use super::engine::{Engine, RefusedBecause};
+use super::engine::{Attached, Engine, RefusedBecause};
 use super::job::Job;
 use super::place::{Place, Pool, Priority};
 use super::start;
@@ -126,6 +126,11 @@ impl Spawner {
     /// Runs one job of a driven runtime; false if there is none, or the runtime has threads of its own.
     pub(crate) fn drive_one(&self) -> bool {
         self.engine.driven.as_ref().is_some_and(|driven| driven.drive_one(&self.engine))
+    }
+
+    /// What is attached to the runtime, to hear of its end; attached now if nothing is.
+    pub(crate) fn attached(&self, make: impl FnOnce() -> Box<dyn Attached>) -> &dyn Attached {
+        &**self.engine.attached.get_or_init(make)
     }
 
     /// Whether the two put jobs on one runtime.

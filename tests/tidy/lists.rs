@@ -35,6 +35,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/flight/list.rs", "the sealable list, with the argument of each edge beside it"),
     ("src/flight/oneshot.rs", "the one-shot's word, with the argument of each edge beside it"),
     ("src/flight/parker.rs", "the token that says why a sleeping thread was woken"),
+    ("src/flight/sleepers.rs", "a sleeping future and the shutdown that is to find it"),
     ("src/flight/state.rs", "the flight's word, with the argument of each edge beside it"),
     ("src/observe/counters.rs", "counters are relaxed, each with one writer"),
     ("src/runtime/affinity.rs", "one automatically pinned runtime at a time in a process"),

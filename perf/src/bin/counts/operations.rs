@@ -18,6 +18,9 @@ pub const ALL: &[Operation] = &[
     ("execute-48-bytes", 8_192, execute_wide),
     ("submit-outside", 8_192, submit_outside),
     ("submit-outside-batch-64", 8_192, submit_batches),
+    ("spawn-outside", 8_192, spawn_outside),
+    ("spawn-and-wait-inside", 8_192, spawn_and_wait),
+    ("call", 8_192, call),
 ];
 
 /// Files, or keys, that exist before an operation on old ones begins.
@@ -113,6 +116,46 @@ fn submit_batches(n: u64) {
     }
     drop(open);
     drained(&runtime);
+}
+
+/// As `submit-outside`, and besides: one allocation, claim, completion in one step, the handle's end.
+fn spawn_outside(n: u64) {
+    let runtime = one_worker();
+    let open = held(&runtime);
+    for task in 0..n {
+        runtime.spawn(move || consume(task)).detach();
+    }
+    drop(open);
+    drained(&runtime);
+}
+
+/// A job spawns a job and waits for it, which runs it in place; its ticket then finds nothing to do.
+fn spawn_and_wait(n: u64) {
+    let runtime = one_worker();
+    let (done, finished) = channel();
+    let inside = runtime.clone();
+    accept(runtime.execute(move || spawn_some(inside, n, done)));
+    assert!(finished.recv().is_err(), "the sender is dropped");
+}
+
+/// In portions of 32, so that the queue of spent tickets does not grow.
+fn spawn_some(runtime: Runtime, left: u64, done: Sender<()>) {
+    if left == 0 {
+        return drop(done);
+    }
+    for task in 0..32 {
+        accept(runtime.spawn(move || black_box(task)).wait());
+    }
+    let inside = runtime.clone();
+    accept(runtime.execute(move || spawn_some(inside, left - 32, done)));
+}
+
+/// A job on the calling thread, with nothing queued.
+fn call(n: u64) {
+    let runtime = one_worker();
+    for task in 0..n {
+        accept(runtime.call(move || black_box(task)));
+    }
 }
 
 /// The body of every task.

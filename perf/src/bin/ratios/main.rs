@@ -5,6 +5,7 @@
 
 mod execute;
 mod idle;
+mod index;
 mod pools;
 mod report;
 mod round_trip;
@@ -72,6 +73,12 @@ const GROUPS: &[Group] = &[
         run: round_trip::after_idle,
     },
     Group { name: "idle", about: "CPU of an idle process over 10 s", placements: &["both"], run: idle::idle },
+    Group {
+        name: "index",
+        about: "the index of a big source tree, beside a plain rayon loop (the tool's allocator is the system's)",
+        placements: &["both"],
+        run: index::index,
+    },
 ];
 
 struct Asked {

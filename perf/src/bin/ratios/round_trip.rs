@@ -13,12 +13,16 @@ use std::time::{Duration, Instant};
 const P50: &str = "p50 ns";
 const P99: &str = "p99 ns";
 
-/// Times `trips` trips, each after `pause`; CPU per trip includes the pause.
+/// A round of trips takes at least this long, so that its CPU time is more than noise.
+const AT_LEAST: Duration = Duration::from_millis(30);
+
+/// Times at least `count` trips, each after `pause`; CPU per trip includes the pause.
 fn trips(count: usize, pause: Duration, mut trip: impl FnMut()) -> Sample {
     (0..count / 10).for_each(|_| trip());
     let mut walls = Vec::with_capacity(count);
     let cpu = place::cpu_of_process();
-    for _ in 0..count {
+    let started = Instant::now();
+    while walls.len() < count || started.elapsed() < AT_LEAST {
         if !pause.is_zero() {
             std::thread::sleep(pause);
         }
@@ -26,7 +30,7 @@ fn trips(count: usize, pause: Duration, mut trip: impl FnMut()) -> Sample {
         trip();
         walls.push(begun.elapsed().as_nanos() as f64);
     }
-    let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / count as f64;
+    let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / walls.len() as f64;
     vec![(P50, quantile(&walls, 0.5)), (P99, quantile(&walls, 0.99)), (CPU, cpu)]
 }
 
@@ -73,8 +77,29 @@ fn all(place: &Place, effort: Effort, what: &str, count: usize, pause: Duration)
             latch.wait();
         })
     });
+    series.peer(OURS, || {
+        trips(count, pause, || {
+            black_box(pools.shardrun.spawn(|| black_box(1)).wait()).expect("the job does not panic");
+        })
+    });
+    series.peer(CALL, || {
+        trips(count, pause, || {
+            black_box(pools.shardrun.call(|| black_box(1))).expect("the job does not panic");
+        })
+    });
+    if pause.is_zero() {
+        series.at_most(OURS, P50, 0.1, &["tokio spawn and block_on"]);
+        series.at_most(OURS, CPU, 1.0, &["tokio spawn and block_on"]);
+        series.limit(CALL, P50, 150.0);
+    } else {
+        let rivals = ["rayon install", "rayon spawn and unpark", "tokio spawn and block_on"];
+        series.at_most(OURS, P50, 1.1, &rivals);
+    }
     vec![series.run(effort.rounds)]
 }
+
+const OURS: &str = "shardrun spawn and wait";
+const CALL: &str = "shardrun call (caller-runs)";
 
 /// Back to back.
 pub fn back_to_back(place: &Place, effort: Effort) -> Vec<Value> {
