@@ -1,5 +1,4 @@
-//! Shardrun: a lock-free, sharded scheduler engine that a host program embeds.
-
+#![doc = include_str!("../README.md")]
 #![allow(dead_code, unused_imports, reason = "while the parts above the door are being built")]
 
 mod admission;

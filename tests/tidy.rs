@@ -34,7 +34,7 @@ fn each_file_opens_with_what_it_does_and_what_it_does_not_know() {
     let breaches = sources().into_iter().filter_map(|source| {
         let header = source.header();
         let sentences = header.matches(". ").count() + usize::from(header.trim_end().ends_with('.'));
-        if header.is_empty() {
+        if header.is_empty() && !source.text.starts_with("#![doc = include_str!(") {
             Some(format!("{}: no //! header", source.path))
         } else if sentences < 2 && !source.is_entry() {
             Some(format!("{}: the header wants two sentences, what it does and what it does not know", source.path))
