@@ -10,6 +10,7 @@ mod runtime;
 mod stages;
 mod sync;
 
+pub use admission::{Acquiring, Admission, Budget, BudgetError, BudgetGuard, Refused, RequestContext};
 pub use flight::{
     CancelOnDrop, CancelRegistration, CancellationToken, Handle, Interrupt, JobError, PanicReport, WaitCycle,
     contained_panics,

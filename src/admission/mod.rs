@@ -1,1 +1,18 @@
-//! To be built.
+//! Admission: how much work may be under way at once, what a submission is answered, and whose behalf a job runs on.
+//! It knows flights and the runtime, and nothing of what is admitted.
+
+#![forbid(unsafe_code)]
+#![allow(dead_code, reason = "the parts above are being built on this")]
+
+mod acquiring;
+mod answer;
+mod budget;
+mod context;
+mod stripes;
+
+pub use acquiring::Acquiring;
+pub use answer::{Admission, Refused};
+pub use budget::{Budget, BudgetError, BudgetGuard};
+pub use context::RequestContext;
+
+pub(crate) use context::ContextScope;

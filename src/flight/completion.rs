@@ -6,7 +6,10 @@
 use super::list::{Link, Linked};
 use super::oneshot::OneShot;
 use super::trampoline;
+use super::waits::{self, Shot};
 use crate::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
 
 /// A waiter's place: the first resolution stands.
 pub(crate) struct Completion<T: Send + 'static, E: Send + 'static> {
@@ -34,8 +37,18 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         }
     }
 
+    /// Leaves `waker` to be woken by the answer, in place of the one before. True if it has been answered. For the one that waits.
+    pub(crate) fn register(&self, waker: &Waker) -> bool {
+        self.shot.register(waker)
+    }
+
+    /// Sleeps until it has been answered, for `limit` at most: true if it has. For the one that waits, outside any job.
+    pub(crate) fn wait_here(&self, limit: Option<Duration>) -> bool {
+        let shot = Shot { done: &|| self.shot.is_done(), register: &|waker| self.shot.register(waker) };
+        waits::sleep(shot, limit)
+    }
+
     /// Nobody waits any more. True if it had not been answered.
-    #[cfg(test)]
     pub(crate) fn abandon(&self) -> bool {
         self.shot.abandon()
     }

@@ -31,6 +31,11 @@ pub use error::{Interrupt, JobError, WaitCycle};
 pub use handle::{CancelOnDrop, Handle};
 
 pub(crate) use active::{ActiveScope, enter};
+/// Whether the calling thread is inside a job.
+pub(crate) fn is_inside_job() -> bool {
+    !active::is_empty()
+}
+
 pub(crate) use completion::Completion;
 pub(crate) use contain::{catch, contained, drop_contained};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};

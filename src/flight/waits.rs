@@ -66,6 +66,26 @@ pub(crate) fn self_wait(flight: &dyn FlightRef) -> WaitCycle {
     WaitCycle::new(between.iter().map(|flight| flight.describe()).chain([flight.describe()]).collect())
 }
 
+/// Spins and sleeps until `shot` is done, at most for `limit`; helps nobody. True if it is.
+pub(crate) fn sleep(shot: Shot<'_>, limit: Option<Duration>) -> bool {
+    trampoline::flush();
+    sleep_until(shot, limit.and_then(|limit| Instant::now().checked_add(limit)))
+}
+
+fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
+    if spin(shot.done) {
+        return true;
+    }
+    let parker = Parker::mine();
+    let waker = parker.waker();
+    while !(shot.register)(&waker) {
+        if !parker.park_until(deadline) {
+            return (shot.done)();
+        }
+    }
+    true
+}
+
 /// Waits until `shot` is done, at most for `limit`.
 pub(crate) fn wait(flight: &Arc<dyn FlightRef>, shot: Shot<'_>, limit: Option<Duration>, helping: Helping) -> Waited {
     trampoline::flush();
@@ -128,17 +148,7 @@ impl Wait<'_> {
                 return Waited::Resolved;
             }
         }
-        if spin(self.shot.done) {
-            return Waited::Resolved;
-        }
-        let parker = Parker::mine();
-        let waker = parker.waker();
-        while !(self.shot.register)(&waker) {
-            if !parker.park_until(self.deadline) && !self.done() {
-                return Waited::TimedOut;
-            }
-        }
-        Waited::Resolved
+        if sleep_until(self.shot, self.deadline) { Waited::Resolved } else { Waited::TimedOut }
     }
 
     fn inside(self) -> Waited {

@@ -1,6 +1,7 @@
 //! The models of the delicate protocols: one file a protocol, each property one sentence, each with seeded bugs.
 //! They are compiled into the library's test target, since they reach what is not public.
 
+mod admission_budget;
 mod flight_list;
 mod flight_oneshot;
 mod flight_state;

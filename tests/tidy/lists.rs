@@ -29,6 +29,8 @@ pub(crate) const UNSAFE: &[Listed] = &[
 
 /// Files that may name an atomic's ordering.
 pub(crate) const ORDERINGS: &[Listed] = &[
+    ("src/admission/budget.rs", "units in reserve and those who wait in line must not miss each other"),
+    ("src/admission/stripes.rs", "the reserves, one word a thread"),
     ("src/flight/cancel.rs", "the flag of a token, and who takes what hears of it"),
     ("src/flight/contain.rs", "a counter of caught panics"),
     ("src/flight/graph.rs", "how many wait, so that a nudge which nobody needs costs a load"),
