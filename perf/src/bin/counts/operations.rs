@@ -3,7 +3,8 @@
 //!
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
-use shardrun::{Place, Runtime};
+use shardrun::{Driver, Place, Request, Runtime, Stages};
+use shardrun_perf::host::Memory;
 use std::hint::black_box;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -21,6 +22,12 @@ pub const ALL: &[Operation] = &[
     ("spawn-outside", 8_192, spawn_outside),
     ("spawn-and-wait-inside", 8_192, spawn_and_wait),
     ("call", 8_192, call),
+    ("try-get-source", 8_192, try_get),
+    ("request-satisfied", 8_192, satisfied),
+    ("request-fresh-source", 8_192, fresh),
+    ("request-fresh-artifact", 8_192, chain),
+    ("edit", 8_192, edit),
+    ("batch-atomic-member", 8_000, batch),
 ];
 
 /// Files, or keys, that exist before an operation on old ones begins.
@@ -155,6 +162,69 @@ fn call(n: u64) {
     let runtime = one_worker();
     for task in 0..n {
         accept(runtime.call(move || black_box(task)));
+    }
+}
+
+/// A scheduler on the inline driver, so on one thread, with the hasher's seed fixed.
+fn scheduler() -> (Runtime, Stages<Memory>) {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let scheduler = Stages::builder(&runtime, Memory).seed(1).build();
+    (runtime, scheduler)
+}
+
+/// The same, with Source of the old files done.
+fn filled() -> (Runtime, Stages<Memory>) {
+    let (runtime, scheduler) = scheduler();
+    for file in 0..OLD {
+        accept(scheduler.submit_request(Request::source(file)).wait());
+    }
+    (runtime, scheduler)
+}
+
+fn try_get(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for file in 0..n {
+        black_box(scheduler.try_get_source(&black_box(file % OLD)));
+    }
+}
+
+fn satisfied(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for file in 0..n {
+        accept(scheduler.submit_request(Request::source(file % OLD)).wait());
+    }
+}
+
+/// Slot, revision, ticket, claim, seal, publication, and the map's growth.
+fn fresh(n: u64) {
+    let (_runtime, scheduler) = scheduler();
+    for file in 0..n {
+        accept(scheduler.submit_request(Request::source(file)).wait());
+    }
+}
+
+fn chain(n: u64) {
+    let (_runtime, scheduler) = scheduler();
+    for file in 0..n {
+        accept(scheduler.submit_request(Request::artifact(file, 0)).wait());
+    }
+}
+
+fn edit(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for file in 0..n {
+        accept(scheduler.submit_request(Request::source(file % OLD).text(file)).wait());
+    }
+}
+
+/// Batches of a thousand edits; the figure is per member.
+fn batch(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for turn in 0..n / OLD {
+        let requests = (0..OLD).map(|file| Request::source(file).text(file + turn));
+        for result in scheduler.wait_batch(scheduler.submit_batch_atomic(requests)) {
+            accept(result);
+        }
     }
 }
 

@@ -9,6 +9,8 @@ mod index;
 mod pools;
 mod report;
 mod round_trip;
+mod scale;
+mod stages;
 
 use pools::Place;
 use serde_json::{Value, json};
@@ -73,6 +75,43 @@ const GROUPS: &[Group] = &[
         run: round_trip::after_idle,
     },
     Group { name: "idle", about: "CPU of an idle process over 10 s", placements: &["both"], run: idle::idle },
+    Group {
+        name: "fresh",
+        about: "requests on new files, submit to done, 64 outstanding: Source alone, and Source to Artifact",
+        placements: &["one", "apart"],
+        run: stages::fresh,
+    },
+    Group {
+        name: "satisfied",
+        about: "requests and reads of what is done",
+        placements: &["one", "apart"],
+        run: stages::satisfied,
+    },
+    Group {
+        name: "edit",
+        about: "edit a file and request it again, 64 outstanding",
+        placements: &["one", "apart"],
+        run: stages::edit,
+    },
+    Group {
+        name: "batch",
+        about: "an atomic batch of 1,000 edits, per member, and how long the sequencer is held",
+        placements: &["one", "apart"],
+        run: stages::batch,
+    },
+    Group {
+        name: "files",
+        about: "1,000 and 100,000 files, beside a bare map",
+        placements: &["apart"],
+        run: scale::files,
+    },
+    Group { name: "threads", about: "1 to 16 submitting threads", placements: &["both"], run: scale::threads },
+    Group {
+        name: "pending",
+        about: "1,000 to 30,000 requests pending at once",
+        placements: &["apart"],
+        run: scale::pending,
+    },
     Group {
         name: "index",
         about: "the index of a big source tree, beside a plain rayon loop (the tool's allocator is the system's)",

@@ -1,0 +1,79 @@
+//! Heap per idle file of the staged scheduler, by a counting allocator, for several numbers of workers.
+//! It does not count what the allocator itself keeps beside the blocks, nor the host's data: a file here is a number.
+//!
+//! `cargo run --release -p shardrun-perf --bin heap [FILES]`
+
+use serde_json::json;
+use shardrun::{Request, Runtime, Stages};
+use shardrun_perf::counting::{Counting, snapshot};
+use shardrun_perf::host::Memory;
+use std::sync::Arc;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// What a file may cost with Source only.
+const AT_MOST: f64 = 400.0;
+
+fn main() -> std::process::ExitCode {
+    let files: u64 = std::env::args().nth(1).and_then(|word| word.parse().ok()).unwrap_or(100_000);
+    println!("| workers | stages done | bytes per file | blocks per file |\n|---|---|---|---|");
+    let bare = bare_map(files);
+    println!("| – | a bare papaya map, number to `Arc<()>` | {:.1} | {:.2} |", bare.0, bare.1);
+    let mut worst = 0.0f64;
+    let mut rows = Vec::new();
+    for workers in [1, 2, 16, 64] {
+        for chain in [false, true] {
+            let (bytes, blocks) = per_file(files, workers, chain);
+            let stages = if chain { "Source, Analysis, one Artifact" } else { "Source" };
+            println!("| {workers} | {stages} | {bytes:.1} | {blocks:.2} |");
+            rows.push(json!({ "workers": workers, "stages": stages, "bytes": bytes, "blocks": blocks }));
+            if !chain {
+                worst = worst.max(bytes);
+            }
+        }
+    }
+    let verdict = if worst <= AT_MOST { "reached" } else { "MISSED" };
+    println!("\nheap per idle file with Source only, worst over the workers: {worst:.1} ≤ {AT_MOST}: {verdict}");
+    let out = concat!(env!("CARGO_MANIFEST_DIR"), "/out");
+    let text = json!({ "files": files, "bare_papaya": bare.0, "rows": rows }).to_string();
+    if let Err(error) = std::fs::create_dir_all(out).and_then(|()| std::fs::write(format!("{out}/heap.json"), text)) {
+        eprintln!("{out}: {error}");
+    }
+    if worst <= AT_MOST { std::process::ExitCode::SUCCESS } else { std::process::ExitCode::FAILURE }
+}
+
+fn bare_map(files: u64) -> (f64, f64) {
+    let before = snapshot();
+    let map = papaya::HashMap::<u64, Arc<()>, ahash::RandomState>::with_hasher(ahash::RandomState::new());
+    (0..files).for_each(|file| {
+        map.pin().insert(file, Arc::new(()));
+    });
+    let after = snapshot();
+    let per = |bytes: i64| bytes as f64 / files as f64;
+    (per(after.live_bytes - before.live_bytes), per(after.live_blocks - before.live_blocks))
+}
+
+/// Live bytes and blocks per file once all is done and the handles are gone, less what the empty scheduler had.
+fn per_file(files: u64, workers: usize, chain: bool) -> (f64, f64) {
+    let runtime = Runtime::builder().workers(workers).build().expect("the runtime starts");
+    let scheduler = Stages::new(&runtime, Memory);
+    ask(&scheduler, 0..1, chain);
+    let before = snapshot();
+    ask(&scheduler, 1..files + 1, chain);
+    // Garbage that waits for an epoch is not what a file costs: a little more work moves the epoch on.
+    (0..200).for_each(|_| ask(&scheduler, 0..1, chain));
+    let after = snapshot();
+    let per = |bytes: i64| bytes as f64 / files as f64;
+    (per(after.live_bytes - before.live_bytes), per(after.live_blocks - before.live_blocks))
+}
+
+fn ask(scheduler: &Stages<Memory>, files: std::ops::Range<u64>, chain: bool) {
+    for file in files {
+        if chain {
+            scheduler.submit_request(Request::artifact(file, 0)).wait().expect("the stage does not fail");
+        } else {
+            scheduler.submit_request(Request::source(file)).wait().expect("the stage does not fail");
+        }
+    }
+}
