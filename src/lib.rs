@@ -24,8 +24,8 @@ pub use runtime::{
 };
 pub use stages::{
     AnyTarget, BatchHandle, FailureCause, Host, Joined, Moved, Request, SequencerCounters, Stage, StageCx, StageError,
-    StageFailure, StageHandle, StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Target, ToAnalysis,
-    ToArtifact, ToSource,
+    StageFailure, StageHandle, StageHandleOf, StageResult, StageValue, Stages, StagesBuilder, StagesCounters,
+    Submitting, Target, ToAnalysis, ToArtifact, ToSource,
 };
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

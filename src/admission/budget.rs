@@ -220,7 +220,7 @@ impl Budget {
     }
 
     /// What a refusal says.
-    pub(super) fn refused(&self, units: u32) -> Refused {
+    pub(crate) fn refused(&self, units: u32) -> Refused {
         self.inner.refused(units)
     }
 }
@@ -387,6 +387,11 @@ impl BudgetGuard {
     #[must_use]
     pub fn units(&self) -> u32 {
         self.units
+    }
+
+    /// Gives the units to the caller, who releases them.
+    pub(crate) fn keep(mut self) {
+        self.units = 0;
     }
 
     pub(super) fn of(budget: &Budget, units: u32) -> Self {

@@ -95,7 +95,7 @@ pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<H>]) {
     drop(pinned);
     for edit in edits {
         if let Some(old) = edit.file.old.take() {
-            old.0.end(old.0.reason());
+            old.0.end(shared, old.0.reason());
             edit.file.slot.stripe.retire(old);
         }
     }

@@ -26,6 +26,7 @@ mod submit;
 mod table;
 mod ticket;
 mod tickets;
+mod together;
 mod versions;
 mod wish;
 
@@ -35,7 +36,7 @@ pub use edit::Moved;
 pub use error::{FailureCause, StageError, StageFailure};
 pub use host::{Host, Stage, StageCx};
 pub use request::{AnyTarget, Joined, Request, StageHandle, StageValue, Target, ToAnalysis, ToArtifact, ToSource};
-pub use scheduler::{Stages, StagesBuilder};
+pub use scheduler::{StageHandleOf, Stages, StagesBuilder, Submitting};
 pub use sequencer::SequencerCounters;
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

@@ -1,19 +1,22 @@
-//! Who asked first for an execution, by what name, and in which context it runs.
+//! Who asked first for an execution: by what name, in which context it runs, and whether a unit of the budget is held for it.
 //! It does not know what is executed, nor what a context carries.
 
+use crate::admission::RequestContext;
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use std::ptr;
 
-/// Who asks: the name that joiners are told.
+/// Who asks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Asker {
-    /// The request's name, if it has one.
+    /// The request's name, which joiners are told.
     pub(crate) name: Option<u64>,
+    /// The context in which the execution runs.
+    pub(crate) context: Option<RequestContext>,
 }
 
 impl Asker {
-    fn is_anonymous(&self) -> bool {
-        self.name.is_none()
+    fn is_nobody(&self) -> bool {
+        self.name.is_none() && self.context.is_none()
     }
 }
 
@@ -26,7 +29,8 @@ pub(crate) enum Asked {
     After(Option<u64>),
 }
 
-/// The first asker of one execution. Empty, anonymous, or a box that is never replaced.
+/// The first asker of one execution: none, one of whom nothing is known, or a box that is never replaced. The lowest bit says
+/// that a unit of the budget is held.
 #[derive(Debug)]
 pub(crate) struct Origin(AtomicPtr<Asker>);
 
@@ -43,8 +47,24 @@ impl Origins {
     }
 }
 
-fn anonymous() -> *mut Asker {
+const CHARGED: usize = 1;
+
+fn nobody() -> *mut Asker {
     ptr::without_provenance_mut(align_of::<Asker>())
+}
+
+fn plain(word: *mut Asker) -> *mut Asker {
+    word.map_addr(|address| address & !CHARGED)
+}
+
+/// The box behind a word, if there is one.
+///
+/// # Safety
+/// The origin outlives the reference.
+unsafe fn known<'a>(word: *mut Asker) -> Option<&'a Asker> {
+    let plain = plain(word);
+    // SAFETY: neither null nor the mark, so a box, which is never replaced and freed with its origin alone.
+    if plain == nobody() { None } else { unsafe { plain.as_ref() } }
 }
 
 impl Origin {
@@ -52,41 +72,84 @@ impl Origin {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Makes `asker` the first, if there is none. To be called before it has the execution admitted.
-    pub(crate) fn ask(&self, asker: &Asker) -> Asked {
-        // ordering: pairs with itself. If another asker's exchange came first, this sees its name; else it sees ours.
-        let seen = self.0.load(Ordering::Acquire);
-        if !seen.is_null() {
-            return self.after(seen);
-        }
-        let raw = if asker.is_anonymous() { anonymous() } else { Box::into_raw(Box::new(asker.clone())) };
-        match self.0.compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Asked::First,
-            Err(now) => {
-                if raw != anonymous() {
-                    // SAFETY: it was made above and shown to nobody.
-                    drop(unsafe { Box::from_raw(raw) });
-                }
-                self.after(now)
-            }
-        }
+    /// Whether nobody has asked yet.
+    pub(crate) fn is_free(&self) -> bool {
+        self.0.load(Ordering::Acquire).is_null()
     }
 
-    fn after(&self, seen: *mut Asker) -> Asked {
-        if seen == anonymous() {
-            return Asked::After(None);
+    /// Makes `asker` the first, if there is none, with or without a unit of the budget. To be called before it has the
+    /// execution admitted. A joiner's context is taken over if the first had neither name nor context.
+    pub(crate) fn ask(&self, asker: &Asker, charged: bool) -> Asked {
+        // ordering: pairs with itself. If another asker's exchange came first, this sees its name; else that sees ours.
+        let mut seen = self.0.load(Ordering::Acquire);
+        let fresh = || if asker.is_nobody() { nobody() } else { Box::into_raw(Box::new(asker.clone())) };
+        if seen.is_null() {
+            let raw = fresh();
+            let word = raw.map_addr(|address| address | if charged { CHARGED } else { 0 });
+            match self.0.compare_exchange(ptr::null_mut(), word, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Asked::First,
+                Err(now) => {
+                    seen = now;
+                    // SAFETY: it was made above and shown to nobody.
+                    unsafe { free(raw) };
+                }
+            }
         }
-        // SAFETY: neither null nor the mark, so a box, which lives as long as this origin.
-        Asked::After(unsafe { &*seen }.name)
+        if plain(seen) == nobody() && asker.context.is_some() {
+            self.lend_context(asker, seen);
+        }
+        // SAFETY: the reference ends before `self` does.
+        Asked::After(unsafe { known(seen) }.and_then(|asker| asker.name))
+    }
+
+    /// Gives a nameless first asker the context of one that joins it.
+    #[cold]
+    fn lend_context(&self, asker: &Asker, mut seen: *mut Asker) {
+        let lent = Box::into_raw(Box::new(Asker { name: None, context: asker.context.clone() }));
+        while plain(seen) == nobody() {
+            let word = lent.map_addr(|address| address | (seen.addr() & CHARGED));
+            match self.0.compare_exchange(seen, word, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return,
+                Err(now) => seen = now,
+            }
+        }
+        // SAFETY: it was made above and shown to nobody.
+        unsafe { free(lent) };
+    }
+
+    /// The context in which the execution runs.
+    pub(crate) fn context(&self) -> Option<RequestContext> {
+        // SAFETY: the reference ends before `self` does.
+        unsafe { known(self.0.load(Ordering::Acquire)) }.and_then(|asker| asker.context.clone())
+    }
+
+    /// Takes back the unit of the budget that is held for the execution: true for one caller, who releases it.
+    pub(crate) fn uncharge(&self) -> bool {
+        let mut seen = self.0.load(Ordering::Acquire);
+        while seen.addr() & CHARGED != 0 {
+            // ordering: AcqRel among those that end one execution; who clears the bit releases the unit.
+            match self.0.compare_exchange(seen, plain(seen), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+        false
+    }
+}
+
+/// # Safety
+/// `word` is null, the mark, or a box that nobody else can reach.
+unsafe fn free(word: *mut Asker) {
+    let plain = plain(word);
+    if !plain.is_null() && plain != nobody() {
+        // SAFETY: promised by the caller.
+        crate::flight::drop_contained(unsafe { Box::from_raw(plain) });
     }
 }
 
 impl Drop for Origin {
     fn drop(&mut self) {
-        let raw = self.0.load(Ordering::Acquire);
-        if !raw.is_null() && raw != anonymous() {
-            // SAFETY: made by `Box::into_raw`, and nobody shares the origin any more.
-            drop(unsafe { Box::from_raw(raw) });
-        }
+        // SAFETY: nobody shares the origin any more.
+        unsafe { free(self.0.load(Ordering::Acquire)) };
     }
 }

@@ -2,7 +2,8 @@
 //! It does not know who holds the handle.
 use super::artifact::ArtifactFlight;
 use super::host::{Host, Stage};
-use super::revision::{Revision, StageFlight};
+use super::origin::Origin;
+use super::revision::{Revision, StageFlight, kill, leave};
 use super::run::{self, After, AnalysisRef, SourceRef};
 use super::slot::Slot;
 use super::versions::has_moved_on;
@@ -25,14 +26,14 @@ unsafe fn share<T>(this: &T) -> Arc<T> {
 
 impl<H: Host> Revision<H> {
     /// Carries out what a transition has decided about a flight of this revision.
-    fn poke<T: Send + Sync + 'static>(&self, flight: &StageFlight<T, H>) {
+    fn poke<T: Send + Sync + 'static>(&self, flight: &StageFlight<T, H>, origin: &Origin) {
         if flight.word().phase().is_terminal() {
             return;
         }
         let Some(slot) = self.slot.upgrade() else { return };
         let moved = has_moved_on(&slot.versions, self, slot.clock(), &epoch::pin());
         if moved {
-            let _ = flight.kill(self.reason());
+            kill(slot.shared(), flight, origin, self.reason());
         }
     }
 
@@ -56,17 +57,14 @@ impl<H: Host> Revision<H> {
 
     /// An owner of Source withdraws.
     pub(crate) fn leave_source(&self) {
-        // Who asked after it was done is none of its owners.
-        if !self.source.word().phase().is_terminal() {
-            self.source.leave();
-        }
+        let slot = self.slot.upgrade();
+        leave(slot.as_ref().map(|slot| slot.shared()), &self.source, &self.origins.source);
     }
 
     /// An owner of Analysis and Source withdraws.
     pub(crate) fn leave_owned(&self) {
-        if !self.analysis.word().phase().is_terminal() {
-            self.analysis.leave();
-        }
+        let slot = self.slot.upgrade();
+        leave(slot.as_ref().map(|slot| slot.shared()), &self.analysis, &self.origins.analysis);
         self.leave_source();
     }
 
@@ -123,7 +121,7 @@ impl<H: Host> FlightRef for SourceRef<H> {
     }
 
     fn poke(&self) {
-        self.owner().poke(&self.owner().source);
+        self.owner().poke(&self.owner().source, &self.owner().origins.source);
     }
 
     fn abandoned(&self) {
@@ -172,7 +170,7 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
     }
 
     fn poke(&self) {
-        self.owner().poke(&self.owner().analysis);
+        self.owner().poke(&self.owner().analysis, &self.owner().origins.analysis);
     }
 
     fn abandoned(&self) {
@@ -228,17 +226,17 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
     }
 
     fn leave(&self) {
-        if !self.flight.word().phase().is_terminal() {
-            self.flight.leave();
-        }
-        if let Some(revision) = self.revision.upgrade() {
+        let revision = self.revision.upgrade();
+        let slot = revision.as_ref().and_then(|revision| revision.slot.upgrade());
+        leave(slot.as_ref().map(|slot| slot.shared()), &self.flight, &self.origin);
+        if let Some(revision) = revision {
             revision.leave_analysis();
         }
     }
 
     fn poke(&self) {
         if let Some(revision) = self.revision.upgrade() {
-            revision.poke(&self.flight);
+            revision.poke(&self.flight, &self.origin);
         }
     }
 

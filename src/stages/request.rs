@@ -5,6 +5,7 @@
 use super::error::StageError;
 use super::host::{Host, Stage};
 use super::origin::Asker;
+use crate::admission::RequestContext;
 use crate::flight::Handle;
 use crate::runtime::Priority;
 use crate::sync::Arc;
@@ -159,6 +160,14 @@ pub(crate) struct Ask<H: Host> {
     pub(crate) priority: Priority,
     pub(crate) asker: Asker,
     pub(crate) on_join: Option<OnJoin<H>>,
+    /// A unit of the budget is in hand for it.
+    pub(crate) charged: bool,
+    /// It has joined what another asked for.
+    pub(crate) joined: bool,
+    /// It needs no unit: it is part of a batch that holds the whole budget.
+    pub(crate) uncharged: bool,
+    /// It has no unit, so it may join what another has asked for, but be the first nowhere.
+    pub(crate) joins_only: bool,
 }
 
 impl<H: Host> Request<H, ToSource> {
@@ -184,7 +193,15 @@ impl<H: Host> Request<H, ToArtifact<H::Profile>> {
 
 impl<H: Host, T: Target<H>> Request<H, T> {
     fn to(file: H::File, target: T) -> Self {
-        let ask = Ask { priority: Priority::default(), asker: Asker::default(), on_join: None };
+        let ask = Ask {
+            priority: Priority::default(),
+            asker: Asker::default(),
+            on_join: None,
+            charged: false,
+            joined: false,
+            uncharged: false,
+            joins_only: false,
+        };
         Self { file, target, text: None, ask }
     }
 
@@ -211,6 +228,12 @@ impl<H: Host, T> Request<H, T> {
     /// The request's name, which those who join what it asked for first are told.
     pub fn name(mut self, name: u64) -> Self {
         self.ask.asker.name = Some(name);
+        self
+    }
+
+    /// The context in which what it asks for first is executed: see [`RequestContext::current`].
+    pub fn context(mut self, context: RequestContext) -> Self {
+        self.ask.asker.context = Some(context);
         self
     }
 

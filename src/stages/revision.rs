@@ -6,10 +6,11 @@ use super::artifact::Artifacts;
 use super::demand::Demand;
 use super::error::StageError;
 use super::host::Host;
-use super::origin::Origins;
+use super::origin::{Origin, Origins};
+use super::shared::Shared;
 use super::slot::Slot;
 use super::versions::{Link, Version};
-use crate::flight::{Flight, Killed, drop_contained};
+use crate::flight::{Flight, Killed, Left, drop_contained};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Weak};
 
@@ -108,32 +109,67 @@ impl<H: Host> Revision<H> {
     }
 
     /// Ends whatever of it is not over, and answers those who wait. After the commit, outside every section and pin.
-    pub(crate) fn end(&self, how: Killed) {
+    pub(crate) fn end(&self, shared: &Shared<H>, how: Killed) {
         self.demand.retire();
-        let _ = self.source.kill(how);
-        let _ = self.analysis.kill(how);
-        self.artifacts.each(|artifact| {
-            let _ = artifact.flight.kill(how);
-        });
+        kill(shared, &self.source, &self.origins.source, how);
+        kill(shared, &self.analysis, &self.origins.analysis, how);
+        self.artifacts.each(|artifact| kill(shared, &artifact.flight, &artifact.origin, how));
     }
 
     /// Source has failed: so has everything that needs it.
-    pub(crate) fn fail_after_source(&self, error: &StageError<H>) {
+    pub(crate) fn fail_after_source(&self, shared: &Shared<H>, error: &StageError<H>) {
         self.demand.retire();
-        self.analysis.seal_and_publish(Err(error.clone()));
-        self.fail_artifacts(error);
+        if self.analysis.seal_and_publish(Err(error.clone())) {
+            shared.over(&self.origins.analysis);
+        }
+        self.fail_artifacts(shared, error);
     }
 
     /// Analysis has failed: so has everything that needs it.
-    pub(crate) fn fail_after_analysis(&self, error: &StageError<H>) {
+    pub(crate) fn fail_after_analysis(&self, shared: &Shared<H>, error: &StageError<H>) {
         self.demand.retire();
-        self.fail_artifacts(error);
+        self.fail_artifacts(shared, error);
     }
 
-    fn fail_artifacts(&self, error: &StageError<H>) {
+    fn fail_artifacts(&self, shared: &Shared<H>, error: &StageError<H>) {
         self.artifacts.each(|artifact| {
-            artifact.flight.seal_and_publish(Err(error.clone()));
+            if artifact.flight.seal_and_publish(Err(error.clone())) {
+                shared.over(&artifact.origin);
+            }
         });
+    }
+
+    /// Takes back whatever units of the budget are held for a revision that nobody has seen. Whether there was one.
+    pub(crate) fn uncharge(&self) -> bool {
+        let mut any = self.origins.source.uncharge() | self.origins.analysis.uncharge();
+        self.artifacts.each(|artifact| any |= artifact.origin.uncharge());
+        any
+    }
+}
+
+/// Ends one execution, if it is not over.
+pub(crate) fn kill<T: Send + Sync + 'static, H: Host>(
+    shared: &Shared<H>,
+    flight: &StageFlight<T, H>,
+    origin: &Origin,
+    how: Killed,
+) {
+    if !flight.word().phase().is_terminal() && flight.kill(how).is_ok() {
+        shared.over(origin);
+    }
+}
+
+/// One owner of an execution withdraws, unless it is over. Who asked after it was done is none of its owners.
+pub(crate) fn leave<T: Send + Sync + 'static, H: Host>(
+    shared: Option<&Shared<H>>,
+    flight: &StageFlight<T, H>,
+    origin: &Origin,
+) {
+    if !flight.word().phase().is_terminal()
+        && let Left::Last(_) = flight.leave()
+        && let Some(shared) = shared
+    {
+        shared.over(origin);
     }
 }
 

@@ -8,9 +8,11 @@
 use super::artifact::{ArtifactFlight, Ready};
 use super::error::{FailureCause, StageError, StageFailure};
 use super::host::{Host, Stage, StageCx};
-use super::revision::{Revision, StageFlight};
+use super::origin::Origin;
+use super::revision::{Revision, StageFlight, kill};
 use super::slot::{Kind, Slot};
 use super::versions::may_seal;
+use crate::admission::ContextScope;
 use crate::flight::{Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
 use crate::runtime::Priority;
 use crate::sync::Arc;
@@ -39,7 +41,7 @@ fn facet<const PART: u8, H: Host>(revision: &Revision<H>) -> FlightId {
 pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
     slot.stripe.counters.executions[0].one();
     let cx = StageCx { slot, revision, stage: Stage::Source, word: revision.source.word() };
-    let made = call(facet::<0, H>(revision), || {
+    let made = call(facet::<0, H>(revision), &revision.origins.source, || {
         let host = &slot.shared().host;
         let text = match &revision.text {
             Some(text) => H::Text::clone(text),
@@ -49,17 +51,17 @@ pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after
     });
     let outcome = judge(slot, revision, (Stage::Source, None), made);
     let failure = outcome.as_ref().err().cloned();
-    if !seal(slot, revision, &revision.source, outcome) {
+    if !seal(slot, revision, (&revision.source, &revision.origins.source), outcome) {
         return;
     }
     match failure {
         Some(failure) => {
-            revision.fail_after_source(&failure);
-            revision.source.deliver();
+            revision.fail_after_source(slot.shared(), &failure);
+            tell(slot, &revision.source, &revision.origins.source);
         }
         None => {
             let next = revision.demand.source_done().then(|| admit_analysis(revision));
-            revision.source.deliver();
+            tell(slot, &revision.source, &revision.origins.source);
             follow(slot, next.flatten(), after);
         }
     }
@@ -73,15 +75,17 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
         return;
     };
     let cx = StageCx { slot, revision, stage: Stage::Analysis, word: revision.analysis.word() };
-    let made = call(facet::<1, H>(revision), || slot.shared().host.analysis(&cx, source).map_err(FailureCause::Host));
+    let made = call(facet::<1, H>(revision), &revision.origins.analysis, || {
+        slot.shared().host.analysis(&cx, source).map_err(FailureCause::Host)
+    });
     let outcome = judge(slot, revision, (Stage::Analysis, None), made);
     let failure = outcome.as_ref().err().cloned();
-    if !seal(slot, revision, &revision.analysis, outcome) {
+    if !seal(slot, revision, (&revision.analysis, &revision.origins.analysis), outcome) {
         return;
     }
     if let Some(failure) = failure {
-        revision.fail_after_analysis(&failure);
-        revision.analysis.deliver();
+        revision.fail_after_analysis(slot.shared(), &failure);
+        tell(slot, &revision.analysis, &revision.origins.analysis);
         return;
     }
     let mut next = None;
@@ -93,7 +97,7 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
             slot.post(before);
         }
     });
-    revision.analysis.deliver();
+    tell(slot, &revision.analysis, &revision.origins.analysis);
     follow(slot, next, after);
 }
 
@@ -133,24 +137,25 @@ pub(crate) fn artifact<H: Host>(
         return;
     };
     let cx = StageCx { slot, revision, stage: Stage::Artifact, word: artifact.flight.word() };
-    let made = call(FlightId::of(&**artifact, 0), || {
+    let made = call(FlightId::of(&**artifact, 0), &artifact.origin, || {
         slot.shared().host.artifact(&cx, &artifact.profile, source, analysis).map_err(FailureCause::Host)
     });
     let outcome = judge(slot, revision, (Stage::Artifact, Some(&artifact.profile)), made);
     let good = outcome.is_ok();
-    if !seal(slot, revision, &artifact.flight, outcome) {
+    if !seal(slot, revision, (&artifact.flight, &artifact.origin), outcome) {
         return;
     }
     if good {
         slot.keep_good(artifact);
     }
-    artifact.flight.deliver();
+    tell(slot, &artifact.flight, &artifact.origin);
     follow(slot, None, after);
 }
 
-/// Calls the host, with the flight on this thread's stack, and stops its panic.
-fn call<T, H: Host>(id: FlightId, f: impl FnOnce() -> Result<T, FailureCause<H>>) -> Made<T, H> {
+/// Calls the host, with the flight on this thread's stack and in the context of who asked first, and stops its panic.
+fn call<T, H: Host>(id: FlightId, origin: &Origin, f: impl FnOnce() -> Result<T, FailureCause<H>>) -> Made<T, H> {
     let _scope = enter(id);
+    let _context = ContextScope::enter(origin.context());
     catch(f)
 }
 
@@ -177,7 +182,7 @@ fn judge<T, H: Host>(
 fn seal<T: Send + Sync + 'static, H: Host>(
     slot: &Slot<H>,
     revision: &Revision<H>,
-    flight: &StageFlight<T, H>,
+    (flight, origin): (&StageFlight<T, H>, &Origin),
     outcome: Outcome<T, H>,
 ) -> bool {
     let may = may_seal(&slot.versions, revision, slot.clock(), &epoch::pin());
@@ -188,7 +193,7 @@ fn seal<T: Send + Sync + 'static, H: Host>(
         }
     } else {
         // Its end has been decided and perhaps not been carried out: help.
-        let _ = flight.kill(revision.reason());
+        kill(slot.shared(), flight, origin, revision.reason());
         outcome
     };
     let counters = &slot.stripe.counters;
@@ -199,6 +204,12 @@ fn seal<T: Send + Sync + 'static, H: Host>(
     }
     drop_contained(refused);
     false
+}
+
+/// Tells the waiters of a sealed execution, oldest first, and gives back what was held for it.
+fn tell<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
+    flight.deliver();
+    slot.shared().over(origin);
 }
 
 /// Has the Analysis of `revision` admitted, whose demand the caller has moved to admitted. The ticket that it needs.

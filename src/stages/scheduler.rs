@@ -7,15 +7,20 @@ use super::counters::StagesCounters;
 use super::edit::{Change, Moved};
 use super::error::StageError;
 use super::host::Host;
-use super::request::{Request, Target};
+use super::request::{Request, StageHandle, Target};
 use super::shared::Shared;
 use super::slot::Stripe;
+use super::submit::Submission;
 use super::table::Table;
-use crate::flight::{Handle, Killed};
+use crate::admission::{Acquiring, Admission, Budget};
+use crate::flight::{Handle, Interrupt, Killed};
 use crate::runtime::{Pool, Runtime, Spawner};
 use crate::sync::{Arc, Weak};
 use ahash::RandomState;
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// A scheduler of per-file work: keeps the newest Source, Analysis and Artifacts of every file, under constant edits.
 ///
@@ -67,6 +72,7 @@ pub struct StagesBuilder<H: Host> {
     spawner: Spawner,
     source_pool: Option<Pool>,
     first_generation: u64,
+    budget: Option<Budget>,
     seed: Option<u64>,
 }
 
@@ -87,6 +93,16 @@ impl<H: Host> StagesBuilder<H> {
         self
     }
 
+    /// Bounds how many requests may be admitted and not over: one unit each, but for those that join what another asked for or
+    /// find their answer there. Without a budget nothing is bounded but by what there is to compute: however many requests are
+    /// pending, a file has at most one ticket in the queues for each stage and priority.
+    ///
+    /// A budget made [for the runtime](Budget::for_runtime) never makes a worker of that runtime wait.
+    pub fn budget(mut self, budget: Budget) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
     /// Fixes how names of files are hashed, so that a run on a seeded runtime can be repeated exactly.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -95,11 +111,11 @@ impl<H: Host> StagesBuilder<H> {
 
     /// Builds the scheduler.
     pub fn build(self) -> Stages<H> {
-        let Self { host, spawner, source_pool, first_generation, seed } = self;
+        let Self { host, spawner, source_pool, first_generation, budget, seed } = self;
         let pool = source_pool.unwrap_or_else(|| host.source_pool());
         let hasher = seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, 1, 2));
         Stages::of(Arc::new_cyclic(|core: &Weak<Core<H>>| {
-            let shared = Arc::new(Shared::new(host, pool, spawner, first_generation, core.clone()));
+            let shared = Arc::new(Shared::new(host, pool, spawner, first_generation, budget, core.clone()));
             Core { table: Table::new(|place| Stripe::new(shared.clone(), place), hasher), shared }
         }))
     }
@@ -114,7 +130,14 @@ impl<H: Host> fmt::Debug for StagesBuilder<H> {
 impl<H: Host> Stages<H> {
     /// Options of a scheduler whose stages run on `runtime`.
     pub fn builder(runtime: &Runtime, host: H) -> StagesBuilder<H> {
-        StagesBuilder { host, spawner: runtime.spawner().clone(), source_pool: None, first_generation: 1, seed: None }
+        StagesBuilder {
+            host,
+            spawner: runtime.spawner().clone(),
+            source_pool: None,
+            first_generation: 1,
+            budget: None,
+            seed: None,
+        }
     }
 
     /// A scheduler with the usual options, whose stages run on `runtime`.
@@ -142,9 +165,26 @@ impl<H: Host> Stages<H> {
     ///
     /// The handle ends with the stage's value, the failure of it or of a stage before it, [`StageError::Superseded`] if the file
     /// moves on meanwhile, or [`StageError::Shutdown`]. A request after a failure tries again.
-    pub fn submit_request<T: Target<H>>(&self, request: Request<H, T>) -> Handle<Arc<T::Output>, StageError<H>> {
-        let handle = self.core.submit(request.any());
-        T::pick(handle).expect("a request is answered for the stage that it asked for")
+    pub fn submit_request<T: Target<H>>(&self, request: Request<H, T>) -> StageHandleOf<H, T> {
+        picked::<H, T>(self.core.submit(request.any()))
+    }
+
+    /// As [`submit_request`](Self::submit_request), but never waits for the budget. Declined, it has changed nothing.
+    pub fn try_submit_request<T: Target<H>>(&self, request: Request<H, T>) -> Admission<StageHandleOf<H, T>> {
+        let mut submission = Submission::new(&self.core, false);
+        let answer = submission.submit(request.any());
+        submission.call_joiners();
+        match answer {
+            Ok((handle, false)) => Admission::Admitted(picked::<H, T>(handle)),
+            Ok((handle, true)) => Admission::DedupeJoined(picked::<H, T>(handle)),
+            Err(refused) => Admission::Backpressured(refused),
+        }
+    }
+
+    /// As [`submit_request`](Self::submit_request), as a future that waits for the budget and then submits.
+    pub fn submit_request_async<T: Target<H>>(&self, request: Request<H, T>) -> Submitting<H, T> {
+        let waiting = self.core.shared.budget.as_ref().map(|budget| budget.acquire_async(1));
+        Submitting { stages: self.clone(), request: Some(request), waiting }
     }
 
     /// Submits requests one by one, in order: others may see some of them submitted and the rest not yet.
@@ -194,5 +234,65 @@ impl<H: Host> Stages<H> {
             counters.add(&stripe.counters);
         }
         counters
+    }
+}
+
+/// The handle of a request for a stage whose type is known.
+pub type StageHandleOf<H, T> = Handle<Arc<<T as Target<H>>::Output>, StageError<H>>;
+
+fn picked<H: Host, T: Target<H>>(handle: StageHandle<H>) -> StageHandleOf<H, T> {
+    T::pick(handle).expect("a request is answered for the stage that it asked for")
+}
+
+impl<H: Host> Core<H> {
+    /// Answers one request, and waits for the budget if there is one.
+    fn submit(&self, request: Request<H>) -> StageHandle<H> {
+        let mut submission = Submission::new(self, true);
+        let stage = request.target.stage();
+        let answer = submission.submit(request);
+        submission.call_joiners();
+        match answer {
+            Ok((handle, _)) => handle,
+            Err(_) => StageHandle::ready(stage, Err(Interrupt::Stalled.into())),
+        }
+    }
+}
+
+/// A request that waits for the budget: from [`Stages::submit_request_async`].
+///
+/// Dropping it before it is ready withdraws it, and nothing has been changed.
+#[must_use = "a future does nothing until it is polled"]
+pub struct Submitting<H: Host, T: Target<H>> {
+    stages: Stages<H>,
+    request: Option<Request<H, T>>,
+    waiting: Option<Acquiring>,
+}
+
+// Nothing in it is ever pinned.
+impl<H: Host, T: Target<H>> Unpin for Submitting<H, T> {}
+
+impl<H: Host, T: Target<H>> Future for Submitting<H, T> {
+    type Output = StageHandleOf<H, T>;
+
+    /// # Panics
+    /// If it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if let Some(waiting) = &mut this.waiting {
+            let Poll::Ready(granted) = Pin::new(waiting).poll(cx) else { return Poll::Pending };
+            this.waiting = None;
+            if let (Ok(unit), Some(request)) = (granted, &mut this.request) {
+                unit.keep();
+                request.ask.charged = true;
+            }
+        }
+        let request = this.request.take().expect("a future is ready once");
+        Poll::Ready(this.stages.submit_request(request))
+    }
+}
+
+impl<H: Host, T: Target<H>> fmt::Debug for Submitting<H, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Submitting").field("waits", &self.waiting.is_some()).finish_non_exhaustive()
     }
 }

@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::host::{Host, Stage};
+use super::origin::Origin;
 use super::scheduler::{Core, Stages};
 use super::sequencer::Sequencer;
 use super::slot::{Kind, Slot};
 use super::stamp::Clock;
 use super::ticket;
+use crate::admission::Budget;
 use crate::runtime::{Place, Pool, Spawner};
 use crate::sync::stat::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::{Arc, Weak};
@@ -22,15 +24,26 @@ pub(crate) struct Shared<H: Host> {
     overlaid: AtomicUsize,
     closed: AtomicBool,
     pub(crate) first_generation: u64,
+    pub(crate) budget: Option<Budget>,
     core: Weak<Core<H>>,
 }
 
 impl<H: Host> Shared<H> {
+    /// An execution is over: the unit that was held for it is free. Runs wakers, so outside every section and pin.
+    pub(crate) fn over(&self, origin: &Origin) {
+        if let Some(budget) = &self.budget
+            && origin.uncharge()
+        {
+            budget.release(1);
+        }
+    }
+
     pub(crate) fn new(
         host: H,
         source_pool: Pool,
         spawner: Spawner,
         first_generation: u64,
+        budget: Option<Budget>,
         core: Weak<Core<H>>,
     ) -> Self {
         Self {
@@ -42,6 +55,7 @@ impl<H: Host> Shared<H> {
             overlaid: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             first_generation,
+            budget,
             core,
         }
     }

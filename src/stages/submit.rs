@@ -1,9 +1,8 @@
-//! How a request finds its file, moves it on if it brings a text, joins the visible revision, and is answered.
-//! It does not know how stages run, nor how a wish is weighed.
+//! How a request finds its file, is charged to the budget, moves the file on if it brings a text, joins the visible revision,
+//! and is answered. It does not know how stages run, nor how a wish is weighed.
 #![forbid(unsafe_code)]
 
-use super::batch::{self, BatchHandle};
-use super::edit::{Change, Edit, Moved, edit, move_on};
+use super::edit::{Change, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
 use super::origin::Asked;
@@ -14,83 +13,234 @@ use super::slot::{Kind, Slot};
 use super::tickets::Tickets;
 use super::versions::Versions;
 use super::wish::{Standing, Wished, wish};
-use crate::flight::{Handle, PanicReport, catch, trampoline};
+use crate::admission::Refused;
+use crate::flight::{Handle, Interrupt, PanicReport, trampoline};
 use crate::sync::{Arc, epoch, hint};
 use smallvec::SmallVec;
-use std::collections::HashMap;
 
-/// What is called after everything else: the joiners' callbacks.
-type Callbacks = smallvec::SmallVec<[Box<dyn FnOnce()>; 1]>;
-
-/// Where the tickets of wishes go.
-enum Posts<H: Host> {
-    /// Queued at once.
-    Now,
-    /// Gathered, to be queued together.
-    Later(Vec<(Arc<Slot<H>>, Kind)>),
+/// Requests that are submitted in one call.
+pub(crate) struct Submission<'a, H: Host> {
+    core: &'a Core<H>,
+    /// Whether it may wait for the budget. If not, it may be declined.
+    waits: bool,
+    /// Where tickets are gathered; `None` if they are queued at once.
+    pub(crate) posts: Option<Vec<(Arc<Slot<H>>, Kind)>>,
+    /// What is called after everything else.
+    callbacks: SmallVec<[Box<dyn FnOnce()>; 1]>,
 }
 
-impl<H: Host> Core<H> {
-    /// Answers one request.
-    pub(crate) fn submit(&self, request: Request<H>) -> StageHandle<H> {
+/// Why a request was not submitted, or what it is answered without.
+pub(crate) enum Stop<H: Host> {
+    /// It is answered with this.
+    Failed(StageError<H>),
+    /// The budget declined it, and it may not wait.
+    Declined(Refused),
+}
+
+impl<H: Host> From<StageError<H>> for Stop<H> {
+    fn from(error: StageError<H>) -> Self {
+        Self::Failed(error)
+    }
+}
+
+type Answer<H> = Result<StageHandle<H>, Stop<H>>;
+
+impl<'a, H: Host> Submission<'a, H> {
+    pub(crate) fn new(core: &'a Core<H>, waits: bool) -> Self {
+        Self { core, waits, posts: None, callbacks: SmallVec::new() }
+    }
+
+    /// Calls the joiners, in the order of the requests. Nothing is held any more.
+    pub(crate) fn call_joiners(self) {
+        for callback in self.callbacks {
+            trampoline::run(callback);
+        }
+    }
+
+    /// Answers one request. True with it if it joined what another had asked for.
+    pub(crate) fn submit(&mut self, request: Request<H>) -> Result<(StageHandle<H>, bool), Refused> {
         let Request { file, target, text, mut ask } = request;
-        let hash = match self.table.hash(&file) {
-            Ok(hash) => hash,
-            Err(report) => return failed(&file, &target, report),
-        };
-        self.table.stripe(hash).counters.submits.one();
-        let mut callbacks = Callbacks::new();
-        let handle = match text {
-            Some(text) => self.submit_edit(hash, file, text, &target, &mut ask, &mut callbacks),
-            None => self.submit_plain(hash, file, &target, &mut ask, &mut callbacks),
-        };
-        run_callbacks(callbacks);
-        handle
-    }
-
-    fn submit_plain(
-        &self,
-        hash: u64,
-        file: H::File,
-        target: &AnyTarget<H>,
-        ask: &mut Ask<H>,
-        callbacks: &mut Callbacks,
-    ) -> StageHandle<H> {
-        let found = self.table.find(hash, &file, |slot| match at_once(slot, target) {
-            Some(handle) => Ok(handle),
-            None => Err(slot.clone()),
-        });
-        let slot = match found {
-            Ok(Some(Ok(handle))) => return handle,
-            Ok(Some(Err(slot))) => slot,
-            Ok(None) => match self.create(hash, file, target, ask) {
-                Ok(Ok(handle)) => return handle,
-                Ok(Err(slot)) => slot,
-                Err(error) => return StageHandle::ready(target.stage(), Err(error)),
+        let answer = match self.core.table.hash(&file) {
+            Ok(hash) => match text {
+                Some(text) => self.edit_and_join((hash, file), text, &target, &mut ask),
+                None => self.find_and_join((hash, file), &target, &mut ask),
             },
-            Err(report) => return failed(&file, target, report),
+            Err(report) => Err(panicked(&file, target.stage(), 0, report).into()),
         };
-        self.join(&slot, target, ask, &mut Posts::Now, callbacks)
+        self.core.give_back(&mut ask);
+        match answer {
+            Ok(handle) => Ok((handle, ask.joined)),
+            Err(Stop::Failed(error)) => Ok((StageHandle::ready(target.stage(), Err(error)), false)),
+            Err(Stop::Declined(refused)) => Err(refused),
+        }
     }
 
-    fn submit_edit(
-        &self,
-        hash: u64,
-        file: H::File,
+    fn find_and_join(&mut self, (hash, file): (u64, H::File), target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
+        self.core.table.stripe(hash).counters.submits.one();
+        let found = self.core.table.find(hash, &file, |slot| at_once(slot, target).ok_or_else(|| slot.clone()));
+        let slot = match found {
+            Ok(Some(Ok(handle))) => return Ok(handle),
+            Ok(Some(Err(slot))) => slot,
+            Ok(None) => {
+                self.charge(ask)?;
+                match self.create((hash, file), target, ask)? {
+                    Ok(handle) => return Ok(handle),
+                    Err(slot) => slot,
+                }
+            }
+            Err(report) => return Err(panicked(&file, target.stage(), 0, report).into()),
+        };
+        self.join(&slot, target, ask)
+    }
+
+    fn edit_and_join(
+        &mut self,
+        (hash, file): (u64, H::File),
         text: H::Text,
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
-        callbacks: &mut Callbacks,
-    ) -> StageHandle<H> {
-        let slot = match self.slot(hash, file) {
-            Ok(slot) => slot,
-            Err(error) => return StageHandle::ready(target.stage(), Err(error)),
-        };
-        match self.edit(&slot, Change::Set(text)) {
-            (Moved::On, revision) => self.join_edited(&slot, &revision, target, ask, &mut Posts::Now, callbacks),
-            (Moved::Exhausted | Moved::Unknown, _) => {
-                StageHandle::ready(target.stage(), Err(StageError::GenerationExhausted))
+    ) -> Answer<H> {
+        self.charge(ask)?;
+        self.core.table.stripe(hash).counters.submits.one();
+        let slot = self.core.slot(hash, file)?;
+        match self.core.edit(&slot, Change::Set(text)) {
+            (Moved::On, revision) => self.join_edited(&slot, &revision, target, ask),
+            (Moved::Exhausted | Moved::Unknown, _) => Err(StageError::GenerationExhausted.into()),
+        }
+    }
+
+    /// Takes a unit of the budget in hand, if there is a budget and none is in hand yet.
+    pub(crate) fn charge(&self, ask: &mut Ask<H>) -> Result<(), Stop<H>> {
+        let Some(budget) = self.core.shared.budget.as_ref().filter(|_| !ask.charged) else { return Ok(()) };
+        if !budget.take(1) {
+            if !self.waits {
+                return Err(Stop::Declined(budget.refused(1)));
             }
+            // A budget of nothing, or a runtime without threads that has nothing left to drive: nobody would ever free any.
+            budget.take_waiting(1, None).map_err(|_| Stop::Failed(Interrupt::Stalled.into()))?;
+        }
+        ask.charged = true;
+        Ok(())
+    }
+
+    /// Makes the slot of a new file together with its first revision, which the request joins before anybody sees it.
+    /// `Err` inside holds the slot of another thread that was faster.
+    #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
+    fn create(
+        &mut self,
+        (hash, file): (u64, H::File),
+        target: &AnyTarget<H>,
+        ask: &mut Ask<H>,
+    ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
+        let stripe = self.core.table.stripe(hash);
+        let slot = Arc::new(Slot::new(file, hash, stripe.clone(), Versions::empty(), Tickets::new()));
+        let generation = self.core.shared.first_generation;
+        let first = Arc::new(Revision::visible(Arc::downgrade(&slot), stripe.new_life(), generation));
+        let Wished::Answered(Standing { handle, ticket, .. }) = wish(&slot, &first, target, ask) else {
+            unreachable!("a revision that nobody else has seen is joined at once");
+        };
+        let _ = slot.versions.create(first.clone());
+        let mut out = false;
+        if self.posts.is_none()
+            && let Some(kind) = ticket
+        {
+            out = slot.tickets.post(kind.bit());
+        }
+        match self.core.add(slot.clone())? {
+            Ok(slot) => {
+                match (ticket, &mut self.posts) {
+                    (Some(kind), Some(posts)) => posts.push((slot, kind)),
+                    (Some(kind), None) if out => slot.push(kind),
+                    _ => {}
+                }
+                Ok(Ok(handle))
+            }
+            Err(found) => {
+                ask.charged |= first.uncharge();
+                Ok(Err(found))
+            }
+        }
+    }
+
+    /// Has a request join whatever revision of the file is visible, until it stands.
+    pub(crate) fn join(&mut self, slot: &Arc<Slot<H>>, target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
+        loop {
+            if let Some(budget) = self.core.shared.budget.as_ref().filter(|_| !ask.charged && !ask.uncharged) {
+                ask.charged = budget.take(1);
+                ask.joins_only = !ask.charged;
+            }
+            let revision = self.core.visible_or_first(slot);
+            let wished = wish(slot, &revision, target, ask);
+            if let Wished::Answered(standing) = wished {
+                return Ok(self.settle(slot, target, standing, ask));
+            }
+            if ask.joins_only {
+                // There is nothing to join, and to be the first costs a unit.
+                self.charge(ask)?;
+                ask.joins_only = false;
+            } else if let Wished::TryAgain = wished {
+                try_again(slot, &revision);
+            } else {
+                hint::spin_loop();
+            }
+        }
+    }
+
+    /// Has a request join the revision that its own edit made.
+    pub(crate) fn join_edited(
+        &mut self,
+        slot: &Arc<Slot<H>>,
+        revision: &Arc<Revision<H>>,
+        target: &AnyTarget<H>,
+        ask: &mut Ask<H>,
+    ) -> Answer<H> {
+        if let Wished::Answered(standing) = wish(slot, revision, target, ask) {
+            return Ok(self.settle(slot, target, standing, ask));
+        }
+        // Somebody ended it meanwhile: by a retry at the same generation, which this request joins, or by a newer edit.
+        let now = self.core.visible_or_first(slot);
+        if (now.life, now.generation) == (revision.life, revision.generation) {
+            self.join(slot, target, ask)
+        } else {
+            Err(StageError::Superseded.into())
+        }
+    }
+
+    /// Queues what a wish calls for, and keeps the joiner's callback for the end.
+    fn settle(
+        &mut self,
+        slot: &Arc<Slot<H>>,
+        target: &AnyTarget<H>,
+        standing: Standing<H>,
+        ask: &mut Ask<H>,
+    ) -> StageHandle<H> {
+        let Standing { handle, ticket, asked } = standing;
+        match (ticket, &mut self.posts) {
+            (Some(kind), None) => slot.post(kind),
+            (Some(kind), Some(posts)) => posts.push((slot.clone(), kind)),
+            (None, _) => {}
+        }
+        if let Asked::After(winner) = asked {
+            ask.joined = true;
+            slot.stripe.counters.joins.one();
+            if let Some(callback) = ask.on_join.take() {
+                let (slot, stage) = (slot.clone(), target.stage());
+                self.callbacks.push(Box::new(move || {
+                    callback(Joined { file: slot.file().clone(), stage, winner });
+                }));
+            }
+        }
+        handle
+    }
+}
+
+impl<H: Host> Core<H> {
+    /// Gives back a unit of the budget that a request has in hand and did not use.
+    pub(crate) fn give_back(&self, ask: &mut Ask<H>) {
+        if let Some(budget) = &self.shared.budget
+            && std::mem::take(&mut ask.charged)
+        {
+            budget.release(1);
         }
     }
 
@@ -102,6 +252,7 @@ impl<H: Host> Core<H> {
         (edit.file.moved, edit.fresh)
     }
 
+    /// Moves a known file on, and asks for nothing.
     pub(crate) fn change(&self, file: &H::File, change: Change<H>) -> Moved {
         let Ok(hash) = self.table.hash(file) else { return Moved::Unknown };
         match self.table.find(hash, file, Arc::clone) {
@@ -110,12 +261,17 @@ impl<H: Host> Core<H> {
         }
     }
 
+    /// Gives a file a text, and asks for nothing.
+    pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
+        let Ok(hash) = self.table.hash(&file) else { return Moved::Unknown };
+        self.table.stripe(hash).counters.submits.one();
+        self.slot(hash, file).map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text)).0)
+    }
+
     /// The slot of `file`, made if there is none.
-    fn slot(&self, hash: u64, file: H::File) -> Result<Arc<Slot<H>>, StageError<H>> {
-        let lookup = |file: &H::File| {
-            self.table.find(hash, file, Arc::clone).map_err(|report| panicked(file, Stage::Source, 0, report))
-        };
-        if let Some(slot) = lookup(&file)? {
+    pub(crate) fn slot(&self, hash: u64, file: H::File) -> Result<Arc<Slot<H>>, StageError<H>> {
+        let failed = |report: PanicReport| panicked(&file, Stage::Source, 0, report);
+        if let Some(slot) = self.table.find(hash, &file, Arc::clone).map_err(failed)? {
             return Ok(slot);
         }
         let fresh = Arc::new(Slot::new(file, hash, self.table.stripe(hash).clone(), Versions::empty(), Tickets::new()));
@@ -125,86 +281,14 @@ impl<H: Host> Core<H> {
     /// Adds a slot that was just made, or finds the one that another thread has added before: `Err` inside.
     #[expect(clippy::type_complexity, reason = "two outcomes that both hold a slot, and a failure")]
     fn add(&self, fresh: Arc<Slot<H>>) -> Result<Result<Arc<Slot<H>>, Arc<Slot<H>>>, StageError<H>> {
-        let file = fresh.file();
-        let failed = |report| panicked(file, Stage::Source, 0, report);
+        let failed = |report: PanicReport| panicked(fresh.file(), Stage::Source, 0, report);
         loop {
             if self.table.add(fresh.clone()).map_err(failed)? {
                 return Ok(Ok(fresh));
             }
-            if let Some(slot) = self.table.find(fresh.hash, file, Arc::clone).map_err(failed)? {
+            if let Some(slot) = self.table.find(fresh.hash, fresh.file(), Arc::clone).map_err(failed)? {
                 return Ok(Err(slot));
             }
-        }
-    }
-
-    /// Makes the slot of a new file together with its first revision, which the request joins before anybody sees it.
-    /// `Ok(Err)` holds the slot of another thread that was faster.
-    #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
-    fn create(
-        &self,
-        hash: u64,
-        file: H::File,
-        target: &AnyTarget<H>,
-        ask: &Ask<H>,
-    ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, StageError<H>> {
-        let stripe = self.table.stripe(hash);
-        let slot = Arc::new(Slot::new(file, hash, stripe.clone(), Versions::empty(), Tickets::new()));
-        let first = Revision::visible(Arc::downgrade(&slot), stripe.new_life(), self.shared.first_generation);
-        let first = Arc::new(first);
-        let Wished::Answered(Standing { handle, ticket, .. }) = wish(&slot, &first, target, ask) else {
-            return Err(StageError::Cancelled);
-        };
-        let _ = slot.versions.create(first);
-        let out = ticket.is_some_and(|kind| slot.tickets.post(kind.bit()));
-        match self.add(slot)? {
-            Ok(slot) => {
-                if let (true, Some(kind)) = (out, ticket) {
-                    slot.push(kind);
-                }
-                Ok(Ok(handle))
-            }
-            Err(found) => Ok(Err(found)),
-        }
-    }
-
-    /// Has a request join whatever revision of the file is visible, until it stands.
-    fn join(
-        &self,
-        slot: &Arc<Slot<H>>,
-        target: &AnyTarget<H>,
-        ask: &mut Ask<H>,
-        posts: &mut Posts<H>,
-        callbacks: &mut Callbacks,
-    ) -> StageHandle<H> {
-        loop {
-            let revision = self.visible_or_first(slot);
-            match wish(slot, &revision, target, ask) {
-                Wished::Answered(standing) => return settle(slot, target, standing, ask, posts, callbacks),
-                Wished::LookAgain => hint::spin_loop(),
-                Wished::TryAgain => try_again(slot, &revision),
-            }
-        }
-    }
-
-    /// Has a request join the revision that its own edit made.
-    fn join_edited(
-        &self,
-        slot: &Arc<Slot<H>>,
-        revision: &Arc<Revision<H>>,
-        target: &AnyTarget<H>,
-        ask: &mut Ask<H>,
-        posts: &mut Posts<H>,
-        callbacks: &mut Callbacks,
-    ) -> StageHandle<H> {
-        if let Wished::Answered(standing) = wish(slot, revision, target, ask) {
-            return settle(slot, target, standing, ask, posts, callbacks);
-        }
-        // Somebody ended it meanwhile: by a retry at the same generation, which this request joins, or by a newer edit.
-        let now = self.visible_or_first(slot);
-        if (now.life, now.generation) == (revision.life, revision.generation) {
-            self.join(slot, target, ask, posts, callbacks)
-        } else {
-            StageHandle::ready(target.stage(), Err(StageError::Superseded))
         }
     }
 
@@ -224,99 +308,6 @@ impl<H: Host> Core<H> {
             }
         }
     }
-
-    /// Gives a file a text and asks for nothing.
-    pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
-        let Ok(hash) = self.table.hash(&file) else { return Moved::Unknown };
-        self.table.stripe(hash).counters.submits.one();
-        self.slot(hash, file).map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text)).0)
-    }
-
-    /// Answers requests that were submitted together.
-    pub(crate) fn submit_batch(&self, requests: Vec<Request<H>>) -> BatchHandle<H> {
-        if requests.is_empty() {
-            return BatchHandle::new(Vec::new());
-        }
-        self.table.stripe(0).counters.submits.one();
-        let mut edits: Vec<Edit<H>> = Vec::new();
-        let mut edited = HashMap::<*const Slot<H>, usize, ahash::RandomState>::default();
-        let members: Vec<_> =
-            requests.into_iter().map(|request| self.member(request, &mut edits, &mut edited)).collect();
-        if !edits.is_empty() {
-            move_on(&self.shared, &mut edits);
-        }
-        let (mut posts, mut callbacks) = (Posts::Later(Vec::with_capacity(members.len())), Callbacks::new());
-        let answer = |member: BatchMember<H>| match member.slot {
-            Ok(slot) => {
-                let (target, mut ask) = (member.target, member.ask);
-                match edited.get(&Arc::as_ptr(&slot)).map(|&at| &edits[at]) {
-                    None => self.join(&slot, &target, &mut ask, &mut posts, &mut callbacks),
-                    Some(edit) if edit.file.moved == Moved::On => {
-                        self.join_edited(&slot, &edit.fresh, &target, &mut ask, &mut posts, &mut callbacks)
-                    }
-                    Some(_) => StageHandle::ready(target.stage(), Err(StageError::GenerationExhausted)),
-                }
-            }
-            Err(error) => StageHandle::ready(member.target.stage(), Err(error)),
-        };
-        let handles = members.into_iter().map(answer).collect();
-        self.queue(posts);
-        run_callbacks(callbacks);
-        BatchHandle::new(handles)
-    }
-
-    /// Finds the file of a batch's member, and notes the edit that it brings.
-    fn member(
-        &self,
-        request: Request<H>,
-        edits: &mut Vec<Edit<H>>,
-        edited: &mut HashMap<*const Slot<H>, usize, ahash::RandomState>,
-    ) -> BatchMember<H> {
-        let Request { file, target, text, ask } = request;
-        let slot = match self.table.hash(&file) {
-            Ok(hash) => self.slot(hash, file),
-            Err(report) => Err(panicked(&file, target.stage(), 0, report)),
-        };
-        if let (Ok(slot), Some(text)) = (&slot, text) {
-            let fresh = edit(slot.clone(), Change::Set(text), true);
-            match edited.entry(Arc::as_ptr(slot)) {
-                std::collections::hash_map::Entry::Occupied(at) => edits[*at.get()] = fresh,
-                std::collections::hash_map::Entry::Vacant(at) => {
-                    at.insert(edits.len());
-                    edits.push(fresh);
-                }
-            }
-        }
-        BatchMember { slot, target, ask }
-    }
-
-    /// Queues the tickets of a batch: one for each stage and priority, or as single ones if there are few.
-    fn queue(&self, posts: Posts<H>) {
-        let Posts::Later(posts) = posts else { return };
-        let mut groups = SmallVec::<[(Kind, Slots<H>); 4]>::new();
-        for (slot, kind) in posts {
-            match groups.iter_mut().find(|(group, _)| *group == kind) {
-                Some((_, slots)) => slots.push(slot),
-                None => groups.push((kind, vec![slot])),
-            }
-        }
-        for (kind, slots) in groups {
-            match &slots[..] {
-                [slot] => slot.post(kind),
-                _ => batch::push(&self.shared, slots, kind),
-            }
-        }
-    }
-}
-
-/// Members of a batch that share a ticket.
-type Slots<H> = Vec<Arc<Slot<H>>>;
-
-/// A member of a batch whose file has been found.
-struct BatchMember<H: Host> {
-    slot: Result<Arc<Slot<H>>, StageError<H>>,
-    target: AnyTarget<H>,
-    ask: Ask<H>,
 }
 
 /// The answer of a request whose stage is done already. Allocates nothing.
@@ -324,50 +315,16 @@ fn at_once<H: Host>(slot: &Slot<H>, target: &AnyTarget<H>) -> Option<StageHandle
     let pinned = epoch::pin();
     let seen = slot.visible(&pinned)?;
     match target {
-        AnyTarget::Source => match seen.source.result()? {
-            Ok(value) => Some(StageHandle::Source(Handle::ready(Ok(value.clone())))),
-            Err(_) => None,
-        },
-        AnyTarget::Analysis => match seen.analysis.result()? {
-            Ok(value) => Some(StageHandle::Analysis(Handle::ready(Ok(value.clone())))),
-            Err(_) => None,
-        },
+        AnyTarget::Source => {
+            let value = seen.source.result()?.as_ref().ok()?;
+            Some(StageHandle::Source(Handle::ready(Ok(value.clone()))))
+        }
+        AnyTarget::Analysis => {
+            let value = seen.analysis.result()?.as_ref().ok()?;
+            Some(StageHandle::Analysis(Handle::ready(Ok(value.clone()))))
+        }
         // To find the profile is to compare, which is the host's code: not under a pin.
         AnyTarget::Artifact(_) => None,
-    }
-}
-
-/// Queues what a wish calls for, and keeps the joiner's callback for the end.
-fn settle<H: Host>(
-    slot: &Arc<Slot<H>>,
-    target: &AnyTarget<H>,
-    standing: Standing<H>,
-    ask: &mut Ask<H>,
-    posts: &mut Posts<H>,
-    callbacks: &mut Callbacks,
-) -> StageHandle<H> {
-    let Standing { handle, ticket, asked } = standing;
-    match (ticket, posts) {
-        (Some(kind), Posts::Now) => slot.post(kind),
-        (Some(kind), Posts::Later(later)) => later.push((slot.clone(), kind)),
-        (None, _) => {}
-    }
-    if let Asked::After(winner) = asked {
-        slot.stripe.counters.joins.one();
-        if let Some(callback) = ask.on_join.take() {
-            let (slot, stage) = (slot.clone(), target.stage());
-            callbacks.push(Box::new(move || {
-                callback(Joined { file: slot.file().clone(), stage, winner });
-            }));
-        }
-    }
-    handle
-}
-
-/// Calls the joiners, in the order of the requests.
-fn run_callbacks(callbacks: Callbacks) {
-    for callback in callbacks {
-        trampoline::run(callback);
     }
 }
 
@@ -381,9 +338,4 @@ fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) {
         old.0.demand.retire();
         slot.stripe.retire(old);
     }
-}
-
-/// The answer of a request whose file could not be looked up.
-fn failed<H: Host>(file: &H::File, target: &AnyTarget<H>, report: PanicReport) -> StageHandle<H> {
-    StageHandle::ready(target.stage(), Err(panicked(file, target.stage(), 0, report)))
 }

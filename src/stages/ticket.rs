@@ -38,7 +38,7 @@ impl<H: Host> Drop for Ticket<H> {
         if let Some(slot) = self.slot.take() {
             // As a popper does: clear the bit first, then look, so that whoever posts from now on learns it from its own ticket.
             if let Some(revision) = slot.tickets.take(self.kind.bit(), || visible(&slot)) {
-                revision.end(Killed::Shutdown);
+                revision.end(slot.shared(), Killed::Shutdown);
             }
         }
     }
@@ -86,7 +86,7 @@ impl<H: Host> Slot<H> {
     /// Ends the visible revision. Outside every section and pin.
     pub(crate) fn end(self: &Arc<Self>, how: Killed) {
         if let Some(revision) = visible(self) {
-            revision.end(how);
+            revision.end(self.shared(), how);
         }
     }
 }

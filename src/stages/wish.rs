@@ -10,7 +10,7 @@ use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
 use super::origin::{Asked, Origin};
 use super::request::{AnyTarget, Ask, StageHandle};
-use super::revision::{Revision, StageFlight};
+use super::revision::{Revision, StageFlight, leave};
 use super::run::{AnalysisRef, SourceRef, admit, admit_artifact};
 use super::slot::{Garbage, Kind, Slot};
 use crate::flight::{Completion, Facet, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
@@ -87,7 +87,7 @@ pub(crate) fn wish<H: Host>(
     slot: &Slot<H>,
     revision: &Arc<Revision<H>>,
     target: &AnyTarget<H>,
-    ask: &Ask<H>,
+    ask: &mut Ask<H>,
 ) -> Attempt<H> {
     let attempt = match target {
         AnyTarget::Source => to_source(revision, ask),
@@ -124,30 +124,29 @@ fn start_source<H: Host>(revision: &Revision<H>, priority: Priority) -> Option<K
     }
 }
 
-fn to_source<H: Host>(revision: &Arc<Revision<H>>, ask: &Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
+fn to_source<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
     if let Some(ready) = ready(&revision.source, StageHandle::Source)? {
         return Ok(ready);
     }
-    let asked = revision.origins.source.ask(&ask.asker);
-    let waiter = hang(&revision.source)?;
+    let origin = &revision.origins.source;
+    let asked = ask_for(origin, ask)?;
+    let waiter = hang(&revision.source).inspect_err(|_| ask.take_back(origin, asked))?;
     let ticket = start_source(revision, ask.priority);
     let handle = StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision.clone())));
     Ok(Answered(Standing { handle, ticket, asked }))
 }
 
-fn to_analysis<H: Host>(revision: &Arc<Revision<H>>, ask: &Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
+fn to_analysis<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
     if let Some(ready) = ready(&revision.analysis, StageHandle::Analysis)? {
         return Ok(ready);
     }
-    let asked = ask_for_both(revision, &revision.origins.analysis, ask);
-    own(revision.source.word())?;
-    let waiter = match hang(&revision.analysis) {
-        Ok(waiter) => waiter,
-        Err(refusal) => {
-            revision.leave_source();
-            return Err(refusal);
-        }
-    };
+    let origin = &revision.origins.analysis;
+    let asked = ask_for(origin, ask)?;
+    own_source(revision, ask).inspect_err(|_| ask.take_back(origin, asked))?;
+    let waiter = hang(&revision.analysis).inspect_err(|_| {
+        revision.leave_source();
+        ask.take_back(origin, asked);
+    })?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let ticket = match revision.demand.wish() {
         Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
@@ -159,12 +158,35 @@ fn to_analysis<H: Host>(revision: &Arc<Revision<H>>, ask: &Ask<H>) -> Result<Att
     Ok(Answered(Standing { handle, ticket, asked }))
 }
 
-/// Who asked first for the wanted stage. Whoever asks for a late stage asks for Source also, if nobody has.
-fn ask_for_both<H: Host>(revision: &Revision<H>, wanted: &Origin, ask: &Ask<H>) -> Asked {
-    if !revision.source.word().phase().is_terminal() {
-        revision.origins.source.ask(&ask.asker);
+/// Who asked first for the wanted execution. A request without a unit of the budget is the first nowhere.
+fn ask_for<H: Host>(origin: &Origin, ask: &mut Ask<H>) -> Result<Asked, Refusal<H>> {
+    if ask.joins_only && origin.is_free() {
+        return Err(LookAgain);
     }
-    wanted.ask(&ask.asker)
+    let asked = origin.ask(&ask.asker, ask.charged);
+    if asked == Asked::First {
+        ask.charged = false;
+    }
+    Ok(asked)
+}
+
+/// Owns Source, and asks for it too if nobody has: it runs on behalf of who asked first for whatever needs it.
+fn own_source<H: Host>(revision: &Revision<H>, ask: &Ask<H>) -> Result<(), Refusal<H>> {
+    own(revision.source.word())?;
+    if revision.origins.source.is_free() && !revision.source.word().phase().is_terminal() {
+        revision.origins.source.ask(&ask.asker, false);
+    }
+    Ok(())
+}
+
+impl<H: Host> Ask<H> {
+    /// The wish for an execution that it was the first to ask for does not stand: its unit of the budget is in hand again,
+    /// unless whoever ended the execution has released it.
+    fn take_back(&mut self, origin: &Origin, asked: Asked) {
+        if asked == Asked::First && origin.uncharge() {
+            self.charged = true;
+        }
+    }
 }
 
 /// The ticket of whichever stage is the first missing one, if this wish made it more urgent or has it admitted.
@@ -179,7 +201,7 @@ fn to_artifact<H: Host>(
     slot: &Slot<H>,
     revision: &Arc<Revision<H>>,
     profile: &H::Profile,
-    ask: &Ask<H>,
+    ask: &mut Ask<H>,
 ) -> Result<Attempt<H>, Refusal<H>> {
     // Comparing and copying profiles is the host's code.
     let found = catch(|| revision.artifacts.find_or_add(profile, revision));
@@ -196,29 +218,18 @@ fn to_artifact<H: Host>(
         }
         Err(refusal) => return Err(refusal),
     }
-    let asked = {
-        let _ = ask_for_both(revision, &revision.origins.analysis, ask);
-        artifact.origin.ask(&ask.asker)
-    };
-    own(revision.source.word())?;
-    own(revision.analysis.word()).inspect_err(|_| revision.leave_source())?;
-    let waiter = match hang(&artifact.flight) {
-        Ok(waiter) => waiter,
-        Err(refusal) => {
-            revision.leave_owned();
-            return Err(refusal);
-        }
-    };
+    let origin = &artifact.origin;
+    let asked = ask_for(origin, ask)?;
+    let waiter = own_and_hang(revision, &artifact, ask).inspect_err(|_| ask.take_back(origin, asked))?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let more = artifact.flight.word().raise(ask.priority).is_some();
     let ticket = match revision.demand.wish() {
         Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
         // Whoever retired the revision may not have seen the execution: leave it.
         Wish::Retired => {
-            if !artifact.flight.word().phase().is_terminal() {
-                artifact.flight.leave();
-            }
+            leave(Some(slot.shared()), &artifact.flight, origin);
             revision.leave_owned();
+            ask.take_back(origin, asked);
             return Err(LookAgain);
         }
         Wish::Counted if revision.analysis.word().phase() == Phase::Done => {
@@ -228,6 +239,20 @@ fn to_artifact<H: Host>(
     };
     let handle = StageHandle::Artifact(Handle::pending(waiter, artifact));
     Ok(Answered(Standing { handle, ticket, asked }))
+}
+
+/// Owns what an Artifact needs, and hangs a waiter up in it.
+fn own_and_hang<H: Host>(
+    revision: &Revision<H>,
+    artifact: &ArtifactFlight<H>,
+    ask: &Ask<H>,
+) -> Result<Waiter<H::Artifact, H>, Refusal<H>> {
+    own_source(revision, ask)?;
+    own(revision.analysis.word()).inspect_err(|_| revision.leave_source())?;
+    if revision.origins.analysis.is_free() && !revision.analysis.word().phase().is_terminal() {
+        revision.origins.analysis.ask(&ask.asker, false);
+    }
+    hang(&artifact.flight).inspect_err(|_| revision.leave_owned())
 }
 
 /// The ticket that an Artifact calls for whose Analysis is done.
