@@ -58,6 +58,12 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         self.shot.is_done()
     }
 
+    /// What it was told, if it was; taken out. For the one that waits.
+    #[cfg(test)]
+    pub(crate) fn told(&self) -> Option<Result<T, E>> {
+        self.shot.take()
+    }
+
     pub(super) fn shot(&self) -> &OneShot<Result<T, E>> {
         &self.shot
     }

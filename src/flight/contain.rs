@@ -93,7 +93,7 @@ pub fn contained_panics() -> u64 {
     CAUGHT.load(Ordering::Relaxed)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
     use super::*;
 

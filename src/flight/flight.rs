@@ -187,3 +187,202 @@ where
         }));
     }
 }
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::flight::Handle;
+    use crate::sync::stat::{AtomicUsize, Ordering};
+    use std::future::Future;
+    use std::pin::Pin;
+    use std::task::{Context, Wake, Waker};
+
+    type Probe = Flight<u64, Interrupt>;
+
+    const _: () = assert!(size_of::<Probe>() <= 48 + size_of::<Result<u64, Interrupt>>());
+
+    fn waiters(flight: &Probe, count: usize) -> Vec<Arc<Completion<u64, Interrupt>>> {
+        let waiters: Vec<_> = (0..count).map(|_| Completion::new()).collect();
+        for waiter in &waiters {
+            assert_eq!(flight.join(waiter.clone()), Ok(()));
+        }
+        waiters
+    }
+
+    /// A way to end it.
+    type End = &'static dyn Fn(&Probe);
+
+    #[test]
+    fn b40_eight_joiners_are_told_once_however_it_ends() {
+        let report = crate::flight::PanicReport::new("panicked");
+        let ends: [(End, Result<u64, Interrupt>); 5] = [
+            (&|flight| assert!(flight.seal_and_publish(Ok(1))), Ok(1)),
+            (&|flight| assert!(flight.kill(Killed::Cancelled).is_ok()), Err(Interrupt::Cancelled)),
+            (&|flight| assert!(flight.kill(Killed::Superseded).is_ok()), Err(Interrupt::Superseded)),
+            (
+                &|flight| {
+                    let caught = catch(|| -> u64 { panic!("panicked") });
+                    assert!(flight.seal_and_publish(caught.map_err(Interrupt::Panicked)));
+                },
+                Err(Interrupt::Panicked(report)),
+            ),
+            (&|flight| assert!((0..8).all(|_| !matches!(flight.leave(), Left::TooLate(_)))), Err(Interrupt::Cancelled)),
+        ];
+        for (end, outcome) in ends {
+            let flight = Probe::new();
+            let waiters = waiters(&flight, 8);
+            end(&flight);
+            assert!(!flight.seal_and_publish(Ok(9)), "ended once");
+            for waiter in waiters {
+                assert_eq!(waiter.told(), Some(outcome.clone()));
+                assert!(!waiter.resolve(Ok(9)), "told once");
+            }
+            assert!(matches!(flight.join(Completion::new()), Err(JoinRefused::Terminal(_))));
+            assert_eq!(flight.outcome(), Some(outcome));
+        }
+    }
+
+    #[test]
+    fn b40_joiners_of_a_flight_that_is_thrown_away_are_told_shutdown() {
+        let flight = Probe::new();
+        let waiters = waiters(&flight, 8);
+        drop(flight);
+        for waiter in waiters {
+            assert_eq!(waiter.told(), Some(Err(Interrupt::Shutdown)));
+        }
+    }
+
+    #[test]
+    fn b40_a_value_that_panics_when_it_is_copied_fails_that_waiter_alone() {
+        struct Fragile(Arc<AtomicUsize>);
+        impl Clone for Fragile {
+            fn clone(&self) -> Self {
+                assert_ne!(self.0.fetch_add(1, Ordering::Relaxed), 1, "the second copy");
+                Self(self.0.clone())
+            }
+        }
+        let flight = Flight::<Fragile, Interrupt>::new();
+        let waiters: Vec<_> = (0..3).map(|_| Completion::new()).collect();
+        for waiter in &waiters {
+            flight.join(waiter.clone()).unwrap();
+        }
+        flight.seal_and_publish(Ok(Fragile(Arc::new(AtomicUsize::new(0)))));
+        let told: Vec<bool> = waiters.iter().map(|waiter| waiter.told().unwrap().is_ok()).collect();
+        assert_eq!(told, [true, false, true]);
+    }
+
+    /// One of its waiters, asked through a handle.
+    struct Target(Arc<Probe>);
+    impl crate::flight::FlightRef for Target {
+        fn id(&self) -> crate::flight::FlightId {
+            crate::flight::FlightId::of(&*self.0, 0)
+        }
+        fn describe(&self) -> String {
+            "probe".into()
+        }
+        fn spawner(&self) -> crate::runtime::Spawner {
+            unreachable!("nobody waits on a thread here")
+        }
+        fn place(&self) -> crate::runtime::Place {
+            crate::runtime::Place::default()
+        }
+        fn phase(&self) -> Phase {
+            self.0.word().phase()
+        }
+        fn help(&self) -> bool {
+            false
+        }
+        fn watch(&self) -> bool {
+            false
+        }
+        fn leave(&self) {
+            self.0.leave();
+        }
+        fn abandoned(&self) {
+            self.0.abandoned();
+        }
+    }
+
+    fn handle(flight: &Arc<Probe>) -> Handle<u64, Interrupt> {
+        let waiter = Completion::new();
+        flight.join(waiter.clone()).unwrap();
+        Handle::pending(waiter, Arc::new(Target(flight.clone())))
+    }
+
+    #[test]
+    fn a_handle_that_withdraws_is_told_at_once_and_the_last_one_cancels() {
+        let flight = Arc::new(Probe::new());
+        let (one, two, three) = (handle(&flight), handle(&flight), handle(&flight));
+        one.cancel();
+        one.cancel();
+        assert_eq!(one.wait(), Err(Interrupt::Cancelled));
+        assert_eq!(flight.word().owners(), 2);
+        drop(two.cancel_on_drop());
+        drop(handle(&flight));
+        assert_eq!(flight.word().owners(), 2, "dropping detaches: the wish stays");
+        assert!(flight.seal_and_publish(Ok(3)));
+        assert_eq!(three.wait(), Ok(3));
+        let flight = Arc::new(Probe::new());
+        drop(handle(&flight).cancel_on_drop());
+        assert_eq!(flight.word().phase(), Phase::Cancelled);
+    }
+
+    #[test]
+    fn b115_a_hundred_thousand_waiters_that_wait_again_cost_each_end_once() {
+        struct Again {
+            next: Arc<Probe>,
+            told: AtomicUsize,
+        }
+        impl Wake for Again {
+            fn wake(self: Arc<Self>) {
+                self.told.fetch_add(1, Ordering::Relaxed);
+                let waiter = Completion::new();
+                let _ = waiter.register(&Waker::from(self.clone()));
+                let _ = self.next.join(waiter);
+            }
+        }
+        const COUNT: usize = 100_000;
+        let mut flight = Arc::new(Probe::new());
+        let mut handles: Vec<_> = (0..COUNT).map(|_| handle(&flight)).collect();
+        for round in 0..10 {
+            let next = Arc::new(Probe::new());
+            let again = Arc::new(Again { next: next.clone(), told: AtomicUsize::new(0) });
+            let waker = Waker::from(again.clone());
+            for handle in &mut handles {
+                let _ = Pin::new(handle).poll(&mut Context::from_waker(&waker));
+            }
+            flight.seal_and_publish(Ok(round));
+            assert_eq!(again.told.load(Ordering::Relaxed), COUNT, "each subscriber once");
+            handles = (0..COUNT).map(|_| handle(&next)).collect();
+            flight = next;
+        }
+    }
+
+    #[test]
+    fn b101_handles_that_come_and_go_leave_nothing_at_a_flight_that_never_ends() {
+        let flight = Arc::new(Probe::new());
+        let stays = handle(&flight);
+        let first = Arc::new(());
+        for _ in 0..200_000 {
+            drop(handle(&flight).cancel_on_drop());
+        }
+        let target = Arc::new(Target(flight.clone()));
+        let entries: Vec<_> = (0..1_000)
+            .map(|_| {
+                let waiter = Completion::new();
+                flight.join(waiter.clone()).unwrap();
+                let entry = Arc::downgrade(&waiter);
+                drop(Handle::pending(waiter, target.clone()).cancel_on_drop());
+                entry
+            })
+            .collect();
+        drop(first);
+        for _ in 0..1_000 {
+            crate::sync::epoch::pin().flush();
+        }
+        let left = entries.iter().filter(|entry| entry.strong_count() > 0).count();
+        assert!(left < 600, "{left} of 1,000 entries are still there");
+        assert_eq!(flight.word().owners(), 1);
+        drop(stays);
+    }
+}

@@ -58,7 +58,7 @@ pub(crate) trait Linked: Send + Sync + Sized + 'static {
     /// Whether nobody waits on it any more, for good.
     fn is_dead(&self) -> bool;
     /// The list's reference to it is given back: once.
-    #[cfg(all(test, shardrun_loom))]
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     fn given_back(&self) {}
 }
 
@@ -100,7 +100,7 @@ impl<N: Linked> SealableList<N> {
     }
 
     /// What can be reached, newest first, once nobody else is at work.
-    #[cfg(all(test, shardrun_loom))]
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn names<R>(&self, name: impl Fn(&N) -> R) -> Vec<R> {
         let mut names = Vec::new();
         let mut at = self.head.load(Ordering::Acquire);
@@ -256,7 +256,7 @@ impl<N: Linked> SealableList<N> {
 
 /// Gives the list's reference to `entry` back once no tidier can be at it.
 fn release_later<N: Linked>(pin: &epoch::Guard, entry: *mut N) {
-    #[cfg(all(test, shardrun_loom))]
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     {
         // SAFETY: the caller holds the reference that it gives back here.
         unsafe { &*entry }.given_back();
@@ -324,7 +324,7 @@ struct Release<N: Linked> {
 impl<N: Linked> Drop for Release<N> {
     fn drop(&mut self) {
         let Some(entry) = self.entry.take() else { return };
-        #[cfg(all(test, shardrun_loom))]
+        #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
         if !self.shared {
             entry.given_back();
         }

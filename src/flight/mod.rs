@@ -40,7 +40,7 @@ pub(crate) use completion::Completion;
 pub(crate) use contain::{catch, contained, drop_contained};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
 pub(crate) use list::{Link, Linked, SealableList};
-#[cfg(all(test, shardrun_loom))]
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use oneshot::OneShot;
 pub(crate) use phase::{Admitted, Killed, Left, Outcome, Phase, Refused, Suspended};
 pub(crate) use state::StateWord;

@@ -380,7 +380,7 @@ fn with_urgency(word: u64, priority: Priority) -> u64 {
     (word & !PRIORITY) | urgency << PRIORITY_SHIFT
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
     use super::*;
 

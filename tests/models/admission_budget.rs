@@ -1,6 +1,6 @@
 //! Models of the budget: units that go back into reserves against those who begin to wait, and two who ask at once.
 
-#![cfg(shardrun_loom)]
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
 use crate::admission::Budget;

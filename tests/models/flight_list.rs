@@ -1,6 +1,6 @@
 //! Models of the sealable list: once, in order, never late; dead entries unlinked while others push, tidy up and seal.
 
-#![cfg(shardrun_loom)]
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
 use crate::flight::{Link, Linked, SealableList};

@@ -1,6 +1,6 @@
 //! Models of the one-shot: resolution against registration, replacement of the waker and abandonment.
 
-#![cfg(shardrun_loom)]
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
 use crate::flight::OneShot;

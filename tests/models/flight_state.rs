@@ -1,6 +1,6 @@
 //! Models of the flight's state word: claim, seal, end, join, leave, gates, suspension and wake.
 
-#![cfg(shardrun_loom)]
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
 use crate::flight::{Admitted, Killed, Left, Outcome, Phase, StateWord, Suspended};

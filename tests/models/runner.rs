@@ -42,6 +42,16 @@ const SEEDED: &[Seeded] = &[
 /// Bugs that shuttle's models must notice (no fence faults: shuttle runs every access sequentially consistent).
 #[cfg(shardrun_shuttle)]
 const SEEDED: &[Seeded] = &[
+    ("flight.seal_by_store", "models::flight_state::two_publishers_and_a_cancel"),
+    ("flight.claim_ignores_gates", "models::flight_state::gates_against_admission"),
+    ("flight.failure_after_drop", "models::flight_state::gates_against_admission"),
+    ("flight.leave_then_kill", "models::flight_state::join_against_leave"),
+    ("flight.wake_lost_while_running", "models::flight_state::suspend_against_two_wakes"),
+    ("list.two_tidiers", "models::flight_list::two_tidiers_and_a_sealer"),
+    ("list.double_retire", "models::flight_list::two_tidiers_and_a_sealer"),
+    ("oneshot.no_recheck", "models::flight_oneshot::two_resolve_while_the_reader_replaces_its_waker"),
+    ("budget.put_without_look", "models::admission_budget::two_give_back_while_two_begin_to_wait"),
+    ("budget.wait_without_bringing", "models::admission_budget::two_give_back_while_two_begin_to_wait"),
     ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
     ("demand.two_steps", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
     ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),

@@ -33,6 +33,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/admission/stripes.rs", "the reserves, one word a thread"),
     ("src/flight/cancel.rs", "the flag of a token, and who takes what hears of it"),
     ("src/flight/contain.rs", "a counter of caught panics"),
+    ("src/flight/flight.rs", "its tests count what waiters are told"),
     ("src/flight/graph.rs", "how many wait, so that a nudge which nobody needs costs a load"),
     ("src/flight/list.rs", "the sealable list, with the argument of each edge beside it"),
     ("src/flight/oneshot.rs", "the one-shot's word, with the argument of each edge beside it"),

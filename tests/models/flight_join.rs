@@ -1,0 +1,85 @@
+//! Models of a flight with many waiters: whoever joins is told exactly one outcome, however joiners, a publisher, one that ends
+//! it and one that leaves meet.
+
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
+
+use super::check;
+use crate::flight::{Completion, Flight, Interrupt, JoinRefused, Killed};
+use crate::sync::Arc;
+use crate::sync::thread::spawn;
+
+type Probe = Flight<u64, Interrupt>;
+type Waiter = Completion<u64, Interrupt>;
+
+/// Joins; what is told later is looked at once everybody is done.
+fn join(flight: &Probe) -> Option<Arc<Waiter>> {
+    let waiter = Waiter::new();
+    match flight.join(waiter.clone()) {
+        Ok(()) => Some(waiter),
+        Err(JoinRefused::Terminal(_)) => {
+            assert!(flight.outcome().is_some(), "refused, so the outcome is there");
+            None
+        }
+        Err(JoinRefused::Full) => panic!("two owners are not too many"),
+    }
+}
+
+/// A publisher, one that supersedes, and two joiners: one outcome stands, and everybody is told that one.
+#[test]
+fn two_joiners_a_publisher_and_a_supersession() {
+    check(|| {
+        let flight = Arc::new(Probe::new());
+        let joiner = || {
+            let flight = flight.clone();
+            spawn(move || join(&flight))
+        };
+        let joiners = [joiner(), joiner()];
+        let publisher = {
+            let flight = flight.clone();
+            spawn(move || flight.seal_and_publish(Ok(7)))
+        };
+        let superseded = flight.kill(Killed::Superseded).is_ok();
+        let published = publisher.join().unwrap();
+        assert!(published != superseded, "exactly one ends it");
+        let outcome = flight.outcome().expect("it is over");
+        assert_eq!(outcome.is_ok(), published);
+        for joiner in joiners {
+            if let Some(waiter) = joiner.join().unwrap() {
+                assert_eq!(waiter.told(), Some(outcome.clone()), "told what stands, once");
+            }
+        }
+    });
+}
+
+/// Two owners leave while a third joins and a result is published: nobody who stayed is told that it was cancelled.
+#[test]
+fn two_leave_while_another_joins_and_a_result_comes() {
+    check(|| {
+        let flight = Arc::new(Probe::new());
+        let (one, two) = (join(&flight).unwrap(), join(&flight).unwrap());
+        let leaver = |waiter: Arc<Waiter>| {
+            let flight = flight.clone();
+            spawn(move || {
+                // As a handle cancels: its own answer first, then it leaves.
+                if waiter.resolve(Err(Interrupt::Cancelled)) {
+                    flight.abandoned();
+                    flight.leave();
+                }
+            })
+        };
+        let leavers = [leaver(one), leaver(two)];
+        let publisher = {
+            let flight = flight.clone();
+            spawn(move || flight.seal_and_publish(Ok(7)))
+        };
+        let stays = join(&flight);
+        let published = publisher.join().unwrap();
+        for leaver in leavers {
+            leaver.join().unwrap();
+        }
+        if let Some(waiter) = stays {
+            assert!(published, "it had an owner who stayed, so nobody but the publisher could end it");
+            assert_eq!(waiter.told(), Some(Ok(7)));
+        }
+    });
+}
