@@ -119,6 +119,8 @@ impl Killed {
 pub(crate) enum Left {
     /// Others want it still.
     StillWanted,
+    /// Nobody wants it now, and it was never admitted: it stays idle.
+    Unstarted,
     /// The last one out: this call has cancelled the flight, which stood in the given phase.
     Last(Phase),
     /// It was over or sealed already.

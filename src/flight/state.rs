@@ -304,7 +304,8 @@ impl StateWord {
         .map(drop)
     }
 
-    /// One wants it no more. The last one out cancels in the same step.
+    /// One wants it no more. The last one out cancels in the same step; but what was never admitted has nothing to cancel, and
+    /// stays idle for the next who wants it.
     pub(crate) fn leave(&self) -> Left {
         if mutant("flight.leave_then_kill") {
             let before = self.0.fetch_sub(OWNER, Ordering::AcqRel);
@@ -318,9 +319,11 @@ impl StateWord {
                 return Err(Phase::of(word));
             }
             debug_assert!(owners(word) > 0, "an owner leaves once");
-            if owners(word) == 1 { Ok(with_phase(word - OWNER, Phase::Cancelled)) } else { Ok(word - OWNER) }
+            let last = owners(word) == 1 && Phase::of(word) != Phase::Idle;
+            Ok(if last { with_phase(word - OWNER, Phase::Cancelled) } else { word - OWNER })
         });
         match before {
+            Ok(word) if owners(word) == 1 && Phase::of(word) == Phase::Idle => Left::Unstarted,
             Ok(word) if owners(word) == 1 => Left::Last(Phase::of(word)),
             Ok(_) => Left::StillWanted,
             Err(phase) => Left::TooLate(phase),

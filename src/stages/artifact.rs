@@ -6,9 +6,11 @@ use super::host::Host;
 use super::origin::Origin;
 use super::revision::{Revision, StageFlight};
 use crate::flight::Flight;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use crate::runtime::Priority;
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, Weak};
+use smallvec::SmallVec;
 use std::ptr;
 
 /// One execution of one Artifact.
@@ -44,6 +46,14 @@ pub(crate) struct Artifacts<H: Host> {
 unsafe impl<H: Host> Send for Artifacts<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for Artifacts<H> {}
+
+/// Stands between making an execution known and looking whether its Analysis is done on the one side, and between finishing the
+/// Analysis and looking for executions on the other, so that one of the two admits the execution.
+pub(crate) fn known_or_done() {
+    // ordering: store-load; its two callers pair with each other. If the wish passes first, the completion finds its cell; else
+    // the wish finds Analysis done.
+    fence(Ordering::SeqCst);
+}
 
 impl<H: Host> Artifacts<H> {
     pub(crate) fn new() -> Self {
@@ -177,35 +187,34 @@ impl<H: Host> Artifacts<H> {
         }
     }
 
-    /// Takes everything that is ready, oldest first, and puts back all but what `pick` says yes to first. Returns that, and
-    /// whether anything was put back, which needs a ticket of its own.
+    /// Takes everything that is ready, oldest first, and puts back all but what `pick` says yes to first. Returns that, and the
+    /// priorities of what was put back: each needs a ticket of its own, since whoever popped the one that was out may have looked
+    /// while the cells were in our hands.
     pub(crate) fn take_ready(
         &self,
         mut pick: impl FnMut(&Arc<ArtifactFlight<H>>) -> Ready,
-    ) -> (Option<Arc<ArtifactFlight<H>>>, bool) {
+    ) -> (Option<Arc<ArtifactFlight<H>>>, SmallVec<[Priority; 4]>) {
         // ordering: Acquire; pairs with the Release of the push.
         let mut at = self.ready.swap(ptr::null_mut(), Ordering::AcqRel);
-        let mut cells = smallvec::SmallVec::<[&Cell<H>; 8]>::new();
+        let mut cells = SmallVec::<[&Cell<H>; 8]>::new();
         // SAFETY: cells are freed with the revision alone, which `self` borrows.
         while let Some(cell) = unsafe { at.as_ref() } {
             at = cell.ready_older.load(Ordering::Relaxed);
             cells.push(cell);
         }
-        let (mut taken, mut left) = (None, false);
+        let (mut taken, mut left) = (None, SmallVec::new());
         for cell in cells.into_iter().rev() {
             // ordering: see `push_cell`.
             cell.queued.swap(false, Ordering::AcqRel);
-            if taken.is_some() {
-                left = true;
-                self.push_cell(cell);
-                continue;
-            }
             let current = cell.current();
-            match pick(&current) {
+            match if taken.is_some() { Ready::Keep } else { pick(&current) } {
                 Ready::Run => taken = Some(current),
                 Ready::Keep => {
-                    left = true;
                     self.push_cell(cell);
+                    let priority = current.flight.word().priority();
+                    if !left.contains(&priority) {
+                        left.push(priority);
+                    }
                 }
                 Ready::Drop => {}
             }

@@ -5,7 +5,7 @@
 //! second writer. After the seal: admit what was waiting for it, tell the waiters, oldest first, and take the next.
 #![forbid(unsafe_code)]
 
-use super::artifact::{ArtifactFlight, Ready};
+use super::artifact::{ArtifactFlight, Ready, known_or_done};
 use super::error::{FailureCause, StageError, StageFailure};
 use super::host::{Host, Stage, StageCx};
 use super::origin::Origin;
@@ -88,6 +88,7 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
         tell(slot, &revision.analysis, &revision.origins.analysis);
         return;
     }
+    known_or_done();
     let mut next = None;
     revision.artifacts.each(|artifact| {
         if let Some(kind) = admit_artifact(revision, artifact, Priority::Maintenance)
@@ -115,9 +116,8 @@ pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H
             Ready::Drop
         }
     });
-    if left {
-        // What stays has tickets of its own, but for those that share this ticket's priority.
-        slot.post(kind);
+    for priority in left {
+        slot.post(Kind::of(Stage::Artifact, priority));
     }
     if let Some(taken) = taken {
         artifact(slot, revision, &taken, after);

@@ -4,7 +4,7 @@
 //! Nothing here holds a pin, so whatever is told on the way (waiters of what is left, say) may run the host's code.
 #![forbid(unsafe_code)]
 
-use super::artifact::ArtifactFlight;
+use super::artifact::{ArtifactFlight, known_or_done};
 use super::demand::Wish;
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
@@ -223,7 +223,9 @@ fn to_artifact<H: Host>(
     let waiter = own_and_hang(revision, &artifact, ask).inspect_err(|_| ask.take_back(origin, asked))?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let more = artifact.flight.word().raise(ask.priority).is_some();
-    let ticket = match revision.demand.wish() {
+    let wished = revision.demand.wish();
+    known_or_done();
+    let ticket = match wished {
         Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
         // Whoever retired the revision may not have seen the execution: leave it.
         Wish::Retired => {
