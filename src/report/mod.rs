@@ -4,7 +4,9 @@
 
 mod dot;
 mod escape;
+mod summary;
 mod trace;
 
 pub use dot::DotWriter;
+pub use summary::CounterSummary;
 pub use trace::TraceWriter;
