@@ -11,6 +11,8 @@ use super::source::Source;
 pub(crate) struct Analysis {
     pub(crate) lines: Lines,
     pub(crate) definitions: u32,
+    /// How many imports have each verdict, in the order of the verdicts.
+    counts: [u32; 4],
     /// For each import in the file's order its verdict, and where its files end in `targets`.
     outcomes: Box<[(Verdict, u32)]>,
     targets: Box<[u32]>,
@@ -31,7 +33,7 @@ impl Analysis {
 
     /// How many imports have this verdict.
     pub(crate) fn count(&self, verdict: Verdict) -> u64 {
-        self.outcomes.iter().filter(|outcome| outcome.0 == verdict).count() as u64
+        u64::from(self.counts[verdict as usize])
     }
 }
 
@@ -40,16 +42,20 @@ pub(crate) fn analyse(tree: &Tree, number: u32, source: &Source) -> Analysis {
     let facts = &source.facts;
     let mut outcomes = Vec::with_capacity(facts.imports.len());
     let mut targets = Vec::with_capacity(facts.imports.len());
+    let mut counts = [0; 4];
     for (text, kind, _) in facts.imports.iter() {
         let verdict = tree.resolve(number, text, kind, &mut targets);
+        counts[verdict as usize] += 1;
         outcomes.push((verdict, targets.len() as u32));
     }
-    let mut edges: Vec<u32> = targets.iter().copied().filter(|&target| target != number).collect();
+    let mut edges: Vec<u32> = Vec::with_capacity(targets.len());
+    edges.extend(targets.iter().filter(|&&target| target != number));
     edges.sort_unstable();
     edges.dedup();
     Analysis {
         lines: facts.lines,
         definitions: facts.definitions.len() as u32,
+        counts,
         outcomes: outcomes.into(),
         targets: targets.into(),
         edges: edges.into(),

@@ -13,6 +13,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// All lines of the file.
+    #[cfg(test)]
     pub(crate) fn total(self) -> u64 {
         u64::from(self.code) + u64::from(self.comment) + u64::from(self.blank)
     }
@@ -114,6 +115,7 @@ impl ImportKind {
 pub(crate) struct Packed<K> {
     text: Box<[u8]>,
     rows: Box<[Row<K>]>,
+    len: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -124,9 +126,14 @@ struct Row<K> {
 }
 
 impl<K: Copy> Packed<K> {
-    /// How many entries there are.
+    /// How many entries were found, whether they are kept or not.
     pub(crate) fn len(&self) -> usize {
-        self.rows.len()
+        self.len
+    }
+
+    /// Gives the entries' memory back; how many there were stays known.
+    pub(crate) fn forget(&mut self) {
+        (self.text, self.rows) = (Box::default(), Box::default());
     }
 
     /// The entries in the order in which they stand in the file: text, kind, line (the first is 1).
@@ -161,7 +168,8 @@ impl<K: Copy> Packing<K> {
 
     /// What has gathered, in exactly fitting boxes; the packing is empty afterwards and keeps its room.
     pub(crate) fn take(&mut self) -> Packed<K> {
-        let packed = Packed { text: self.text.as_slice().into(), rows: self.rows.as_slice().into() };
+        let (text, rows) = (self.text.as_slice().into(), self.rows.as_slice().into());
+        let packed = Packed { text, rows, len: self.rows.len() };
         self.text.clear();
         self.rows.clear();
         packed

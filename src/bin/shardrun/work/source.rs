@@ -39,11 +39,15 @@ impl Worker {
 
 /// The Source of a text.
 pub(crate) fn of_text(path: &str, text: &[u8], findings: &mut Findings) -> Source {
-    let language = Language::detect(path, text);
-    let invalid_at = match language {
+    let mut language = Language::detect(path, text);
+    let mut invalid_at = match language {
         Language::Binary => None,
         _ => std::str::from_utf8(text).err().map(|error| error.valid_up_to() as u64),
     };
+    // What is no text and holds a NUL anywhere is no text in another encoding either.
+    if invalid_at.is_some() && memchr::memchr(0, text).is_some() {
+        (language, invalid_at) = (Language::Binary, None);
+    }
     Source {
         language,
         bytes: text.len() as u64,

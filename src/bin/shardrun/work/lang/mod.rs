@@ -20,7 +20,7 @@ use super::cursor::Cursor;
 use super::facts::{Facts, Findings};
 
 /// A language that the index tells apart. `Other` is any text that no row of the table claims, `Binary` is what holds a NUL
-/// byte near its beginning.
+/// byte near its beginning, or anywhere if it is not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Language {

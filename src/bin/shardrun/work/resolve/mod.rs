@@ -46,6 +46,8 @@ pub(crate) struct Tree {
     by_last_two: Index,
     /// Rust libraries of the tree: name in `use` → root file.
     crates: HashMap<String, u32>,
+    /// The same by the directory of their manifest.
+    crate_roots: HashMap<Box<str>, u32>,
     /// Go modules of the tree: module path, directory; longest module path first.
     modules: Vec<(String, Box<str>)>,
     go: HashMap<Box<str>, u32>,
@@ -62,6 +64,7 @@ impl Tree {
             by_last_two: Index::new(&paths, paths::last_two),
             paths,
             crates: HashMap::new(),
+            crate_roots: HashMap::new(),
             modules: Vec::new(),
             go: HashMap::new(),
             java: HashMap::new(),
@@ -84,6 +87,8 @@ impl Tree {
         let root = paths::join(paths::parent(self.path(number)), path.as_deref().unwrap_or("src/lib.rs"));
         if let Some(root) = root.and_then(|path| self.find(&path)) {
             self.crates.entry(name).or_insert(root);
+            let directory = paths::parent(self.path(number)).into();
+            self.crate_roots.insert(directory, root);
         }
     }
 
@@ -128,6 +133,7 @@ impl Tree {
     }
 
     /// How many files there are.
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.paths.len()
     }

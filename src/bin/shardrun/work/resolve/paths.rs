@@ -2,6 +2,11 @@
 //! It does not know which files exist.
 #![forbid(unsafe_code)]
 
+/// Where the last `/` stands; the components are short, so a plain loop is the fastest search.
+fn slash(path: &str) -> Option<usize> {
+    path.bytes().rposition(|byte| byte == b'/')
+}
+
 /// The whole path.
 pub(crate) fn whole(path: &str) -> &str {
     path
@@ -9,24 +14,24 @@ pub(crate) fn whole(path: &str) -> &str {
 
 /// The last component.
 pub(crate) fn name(path: &str) -> &str {
-    path.rfind('/').map_or(path, |at| &path[at + 1..])
+    slash(path).map_or(path, |at| &path[at + 1..])
 }
 
 /// The last two components, or the only one.
 pub(crate) fn last_two(path: &str) -> &str {
-    let Some(last) = path.rfind('/') else { return path };
-    path[..last].rfind('/').map_or(path, |at| &path[at + 1..])
+    let Some(last) = slash(path) else { return path };
+    slash(&path[..last]).map_or(path, |at| &path[at + 1..])
 }
 
 /// What stands before the last component; empty for the root and for what lies in it.
 pub(crate) fn parent(path: &str) -> &str {
-    path.rfind('/').map_or("", |at| &path[..at])
+    slash(path).map_or("", |at| &path[..at])
 }
 
 /// The last component without its last extension.
 pub(crate) fn stem(path: &str) -> &str {
     let name = name(path);
-    name.rfind('.').map_or(name, |at| &name[..at])
+    name.bytes().rposition(|byte| byte == b'.').map_or(name, |at| &name[..at])
 }
 
 /// Whether `directory` is `path` or one of the directories above it; the root is above all.

@@ -90,14 +90,17 @@ fn is_target(path: &str) -> bool {
         }
 }
 
-/// The root file of the crate that a file belongs to.
+/// The root file of the crate that a file belongs to: by the directories above it, or, of a file that lies beside them and is
+/// included from them, the library of its package.
 fn root(tree: &Tree, from: u32) -> Option<u32> {
     let here = tree.path(from);
     if is_root(here) {
         return Some(from);
     }
-    paths::ancestors(paths::parent(here))
-        .find_map(|directory| ["lib.rs", "main.rs"].iter().find_map(|name| tree.find(&paths::join(directory, name)?)))
+    let above = || paths::ancestors(paths::parent(here));
+    let in_layout = above()
+        .find_map(|directory| ["lib.rs", "main.rs"].iter().find_map(|name| tree.find(&paths::join(directory, name)?)));
+    in_layout.or_else(|| above().find_map(|directory| tree.crate_roots.get(directory).copied()))
 }
 
 /// The directories in which the modules of a file lie, the likelier first.

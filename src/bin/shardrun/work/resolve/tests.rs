@@ -110,7 +110,7 @@ fn rust_use_paths() {
             ("src/lib.rs", "::a::b", "EXTERNAL"),
             ("src/a.rs", "Kind::*", ""),
             ("src/lib.rs", "super::x", "MISSING"),
-            ("tests/h/mod.rs", "crate::x", "MISSING"),
+            ("tests/h/mod.rs", "crate::a::X", "src/a.rs"),
         ],
     );
 }

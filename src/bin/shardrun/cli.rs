@@ -1,0 +1,85 @@
+//! The words of the command line.
+//! It does not know what the commands do.
+#![forbid(unsafe_code)]
+
+use clap::{Args, Parser, Subcommand};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Shows the Shardrun scheduler at work.
+#[derive(Debug, Parser)]
+#[command(name = "shardrun", version, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Index(IndexArgs),
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  shardrun index .                              a table of the languages, and how the files hang together
+  shardrun index --json src | jq .languages     the same as one JSON object
+  shardrun index --outline out.jsonl .          besides, one JSON object per file, one file a line
+  shardrun index --trace t.json .               besides, a trace to open in https://ui.perfetto.dev
+  shardrun index --dot g.dot . && dot -Tsvg g.dot -o g.svg
+
+A file that is gone, unreadable, too large, not UTF-8, or a link that leads back to itself gets one line on standard error,
+and the rest goes on.
+
+Exit status: 0 if all went well, 1 if anything got such a line, 2 for wrong usage.";
+
+/// Indexes a source tree: lines, definitions, imports, and which file imports which.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct IndexArgs {
+    /// The directory to index
+    pub(crate) dir: PathBuf,
+
+    /// Prints one JSON object instead of the table
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Writes what is in each file as JSON, one file a line
+    #[arg(long, value_name = "OUT")]
+    pub(crate) outline: Option<PathBuf>,
+
+    /// Writes when which worker did what, in Chrome's trace format
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Writes the graph of imports in DOT
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dot: Option<PathBuf>,
+
+    /// How many workers; all the CPUs that this process may use if not given
+    #[arg(short = 'j', long, value_name = "N")]
+    pub(crate) threads: Option<NonZeroUsize>,
+
+    /// Refuses files larger than this, in MiB; a worker holds one file at a time in memory
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=2048))]
+    pub(crate) max_size: u64,
+
+    /// Indexes hidden files too
+    #[arg(long)]
+    pub(crate) hidden: bool,
+
+    /// Indexes what .gitignore and .ignore files leave out too
+    #[arg(long)]
+    pub(crate) no_ignore: bool,
+
+    /// Follows symbolic links
+    #[arg(long)]
+    pub(crate) follow: bool,
+
+    /// Prints neither table nor progress, only what went wrong
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+
+    /// Prints no progress
+    #[arg(long)]
+    pub(crate) no_progress: bool,
+}
