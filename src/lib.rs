@@ -15,7 +15,12 @@ pub use flight::{
     CancelOnDrop, CancelRegistration, CancellationToken, Handle, Interrupt, JobError, PanicReport, WaitCycle,
     contained_panics,
 };
-pub use graph::{Limit, Plan, PlanBuilder, PlanError, PoolId, TaskEntry, TaskId};
+pub use graph::{
+    Answer, Axis, ContinueMode, CountedEnd, CountedReport, CountedRun, Covers, Ended, Freed, Limit, NotUniform, Plan,
+    PlanBuilder, PlanError, Policy, PolicyWaker, PoolId, Refusal, ResourceBudget, Run, RunControl, RunError, RunHandle,
+    RunObserver, RunReport, Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome,
+    TaskStatus, Upstream, Usage, Wake, policy_fn,
+};
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
 pub use report::{CounterSummary, DotWriter, TraceWriter};
 pub use runtime::{

@@ -43,5 +43,6 @@ pub(crate) use list::{Link, Linked, SealableList};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use oneshot::OneShot;
 pub(crate) use phase::{Admitted, Killed, Left, Outcome, Phase, Refused, Suspended};
+pub(crate) use spawn::spawn_future_with;
 pub(crate) use state::StateWord;
 pub(crate) use target::{Facet, FlightId, FlightRef};

@@ -10,7 +10,7 @@ use super::handle::Handle;
 use super::target::FlightId;
 use super::task::{Task, ticket};
 use super::{active, trampoline};
-use crate::runtime::{Place, Priority, Runtime};
+use crate::runtime::{Place, Priority, Runtime, Spawner};
 use std::future::Future;
 
 impl Runtime {
@@ -59,11 +59,7 @@ impl Runtime {
         place: impl Into<Place>,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Handle<T> {
-        let (spawner, place) = (self.spawner(), place.into());
-        let task = FutureTask::new(future, spawner.clone(), place);
-        let handle = Handle::sole(task.clone());
-        drop(spawner.push(place, ticket(task)));
-        handle
+        spawn_future_with(self.spawner(), place.into(), future)
     }
 
     /// Runs `f` here and now, on the calling thread, as a job of this runtime: a panic becomes the error, and waits inside it
@@ -81,4 +77,16 @@ impl Runtime {
         let _scope = active::enter(FlightId::of(&here, 0));
         catch(f).map_err(JobError::Panicked)
     }
+}
+
+/// Polls `future` at `place` until it is over, for a part of the engine that holds no runtime.
+pub(crate) fn spawn_future_with<T: Send + 'static>(
+    spawner: &Spawner,
+    place: Place,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Handle<T> {
+    let task = FutureTask::new(future, spawner.clone(), place);
+    let handle = Handle::sole(task.clone());
+    drop(spawner.push(place, ticket(task)));
+    handle
 }

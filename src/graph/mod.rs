@@ -1,16 +1,36 @@
 //! Runs a task graph once, in order and within its limits.
 //! It knows neither files nor caches nor processes: what a task does is the host's business.
-#![forbid(unsafe_code)]
 
+mod budget;
 mod builder;
+pub(crate) mod combine;
+mod counted;
 mod edges;
+mod ended;
+mod engine;
 mod error;
 mod ids;
+mod machine;
 mod names;
+mod observer;
+mod outcome;
 mod plan;
+mod policy;
 mod rank;
+mod run;
+mod status;
+mod task;
 
+pub use budget::{ResourceBudget, Solo};
 pub use builder::{PlanBuilder, TaskEntry};
+pub use counted::{CountedEnd, CountedReport, CountedRun, NotUniform};
+pub use ended::{Ended, TaskEnd, TaskFailure};
 pub use error::PlanError;
 pub use ids::{Limit, PoolId, TaskId};
+pub use observer::RunObserver;
+pub use outcome::{RunReport, Tally, TaskOutcome};
 pub use plan::Plan;
+pub use policy::{Answer, Axis, Covers, Freed, Policy, PolicyWaker, Refusal, Running, Usage, Wake, policy_fn};
+pub use run::{Run, RunControl, RunError, RunHandle};
+pub use status::{ContinueMode, TaskStatus};
+pub use task::{TaskCx, Upstream};

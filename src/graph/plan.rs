@@ -190,6 +190,14 @@ impl Plan {
         self.kinds[task as usize]
     }
 
+    pub(crate) fn is_restore(&self, task: u32) -> bool {
+        self.kind(task) == Kind::Restore
+    }
+
+    pub(crate) fn pool_capacities(&self) -> impl Iterator<Item = u32> + '_ {
+        self.pools.iter().map(|pool| pool.capacity)
+    }
+
     pub(crate) fn pool_index(&self, task: u32) -> Option<usize> {
         pool_of(&self.pool_of, task).map(PoolId::index)
     }

@@ -37,6 +37,9 @@ const SEEDED: &[Seeded] = &[
     ("poll.no_help", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
     ("stamp.help_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
     ("stamp.capture_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
+    ("graph.section.count_after", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
+    ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
+    ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),
 ];
 
 /// Bugs that shuttle's models must notice (no fence faults: shuttle runs every access sequentially consistent).
@@ -55,6 +58,9 @@ const SEEDED: &[Seeded] = &[
     ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
     ("demand.two_steps", "models::stages_demand::one_of_two_wishes_and_the_completion_admits_analysis"),
     ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),
+    ("graph.section.count_after", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
+    ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
+    ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),
 ];
 
 /// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.

@@ -1,0 +1,394 @@
+//! The helpers of a counted run: each runs tasks of it for a while, releases what they make ready, and gives way.
+//! It does not know who waits for the run. Nothing here waits, and no word is written by every task but those of its own edges.
+//!
+//! A task's word counts the dependencies that are not over; who takes it to zero owns the task. Helpers join while there
+//! is more work than helpers, and leave when they find none: *push, fence, count helpers* against *leave, fence, look for
+//! work*. That handshake decides about parallelism only: whoever pushed drains what it pushed before it leaves.
+
+use super::super::ids::TaskId;
+use super::super::plan::Plan;
+use super::super::run::RunError;
+use super::super::status::{ContinueMode, TaskStatus};
+use super::seats::Seats;
+use super::{CountedEnd, CountedReport};
+use crate::flight::{CancelRegistration, Completion, FlightId, FlightRef, Phase, catch};
+use crate::runtime::{Job, Place, Spawner};
+use crate::sync::CachePadded;
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::queue::{Injector, Steal, Worker};
+use crate::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+/// In a task's word and in a queued entry: something that it depends on did not end well.
+const DOOMED: u32 = 1 << 31;
+/// No task.
+const NONE: u32 = u32::MAX;
+/// First tasks that a helper takes at a time.
+const FIRST_MAX: u64 = 32;
+/// Tasks that a helper runs before it lets the runtime's other work have its turn.
+const QUOTA_MAX: u32 = 1_024;
+/// How long that should take at most.
+const SLICE_MAX: Duration = Duration::from_micros(100);
+
+/// How far the run has stopped: nothing, what has not started is skipped, it is aborted.
+const SKIP: u32 = 1;
+const ABORT: u32 = 2;
+
+pub(super) struct Parts {
+    pub(super) plan: Arc<Plan>,
+    pub(super) mode: ContinueMode,
+    pub(super) place: Place,
+    pub(super) helpers_max: u32,
+    pub(super) spawner: Spawner,
+    pub(super) completion: Arc<Completion<CountedReport, RunError>>,
+}
+
+pub(super) struct Crew<F> {
+    plan: Arc<Plan>,
+    body: F,
+    mode: ContinueMode,
+    place: Place,
+    spawner: Spawner,
+    completion: Arc<Completion<CountedReport, RunError>>,
+    began: Duration,
+    words: Box<[AtomicU32]>,
+    seats: Seats,
+    stop: AtomicU32,
+    helpers_max: u64,
+    helpers: CachePadded<AtomicU64>,
+    /// How many of the tasks without dependencies have been taken.
+    first: CachePadded<AtomicU64>,
+    first_count: u64,
+    /// Tasks that are not over, less those that helpers have not told of.
+    left: CachePadded<AtomicU64>,
+    failures: AtomicU32,
+    bad: Injector<(u32, TaskStatus)>,
+    over: OnceLock<()>,
+    abort: OnceLock<CancelRegistration>,
+    me: Weak<Self>,
+}
+
+/// What can be aborted.
+pub(super) trait Abort {
+    fn abort(&self);
+}
+
+impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F> {
+    pub(super) fn new(parts: Parts, body: F) -> Arc<Self> {
+        let Parts { plan, mode, place, helpers_max, spawner, completion } = parts;
+        let deps = plan.deps();
+        let words = (0..plan.len() as u32).map(|task| AtomicU32::new(deps.count(task))).collect();
+        let first_count = plan.order().iter().take_while(|task| deps.count(**task) == 0).count() as u64;
+        let began = spawner.now();
+        let left = plan.len() as u64;
+        Arc::new_cyclic(|me| Self {
+            plan,
+            body,
+            mode,
+            place,
+            spawner,
+            completion,
+            began,
+            words,
+            seats: Seats::new(helpers_max as usize),
+            stop: AtomicU32::new(0),
+            helpers_max: u64::from(helpers_max),
+            helpers: CachePadded::new(AtomicU64::new(0)),
+            first: CachePadded::new(AtomicU64::new(0)),
+            first_count,
+            left: CachePadded::new(AtomicU64::new(left)),
+            failures: AtomicU32::new(0),
+            bad: Injector::new(),
+            over: OnceLock::new(),
+            abort: OnceLock::new(),
+            me: me.clone(),
+        })
+    }
+
+    pub(super) fn abort_with(&self, registration: CancelRegistration) {
+        _ = self.abort.set(registration);
+    }
+
+    pub(super) fn begin(&self) {
+        if self.plan.is_empty() {
+            return self.finish();
+        }
+        let wanted = self.first_count.div_ceil(FIRST_MAX).clamp(1, self.helpers_max);
+        for _ in 0..wanted {
+            self.add_helper();
+        }
+    }
+
+    /// Counts one more helper, if there may be one.
+    fn join(&self) -> bool {
+        // ordering: the count is judged after the caller's fence; `take` of the seat orders what the helper sees.
+        let joined = self.helpers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |helpers| {
+            (helpers < self.helpers_max).then_some(helpers + 1)
+        });
+        joined.is_ok()
+    }
+
+    fn add_helper(&self) {
+        if let Some(run) = self.me.upgrade()
+            && self.join()
+        {
+            let seat = self.seats.take();
+            let helper = Helper { run: Some(run), seat: seat as u32, quota: 1 };
+            // Refused after a shutdown: dropping it ends the run.
+            drop(self.spawner.push(self.place, Job::new(move || helper.run())));
+        }
+    }
+
+    /// More than the caller can run next is ready: somebody may join.
+    #[inline]
+    fn pushed(&self) {
+        // ordering: pairs with the fence in `Helper::leave`. If we come first, who leaves sees what we pushed; else we see that
+        // it has left.
+        fence(Ordering::SeqCst);
+        if self.helpers.load(Ordering::Relaxed) < self.helpers_max && !self.is_stopped() {
+            self.add_helper();
+        }
+    }
+
+    #[inline]
+    fn is_stopped(&self) -> bool {
+        // ordering: only a hint to begin no more; what was stopped for is told elsewhere.
+        self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// Runs a task, or not, as its word and the run say. Whether its dependents are doomed.
+    #[inline]
+    fn execute(&self, entry: u32) -> bool {
+        if entry & DOOMED != 0 || self.is_stopped() {
+            return self.pass_over(entry);
+        }
+        let status = catch(|| (self.body)(TaskId(entry)).status());
+        match status {
+            Ok(status) if status.is_pass() => false,
+            Ok(status) => self.went_bad(entry, status),
+            Err(_) => self.went_bad(entry, TaskStatus::Failed),
+        }
+    }
+
+    #[cold]
+    fn pass_over(&self, entry: u32) -> bool {
+        let aborted = self.stop.load(Ordering::Relaxed) == ABORT;
+        let status = if aborted { TaskStatus::Aborted } else { TaskStatus::Skipped };
+        self.bad.push((entry & !DOOMED, status));
+        self.mode != ContinueMode::Always
+    }
+
+    #[cold]
+    fn went_bad(&self, task: u32, status: TaskStatus) -> bool {
+        self.bad.push((task, status));
+        if status == TaskStatus::Failed {
+            let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
+            if self.mode.failures_max().is_some_and(|most| failures >= most) {
+                self.stop.fetch_max(SKIP, Ordering::Relaxed);
+            }
+        }
+        self.mode != ContinueMode::Always
+    }
+
+    /// A task is over: the first dependent that it makes ready is the caller's, the others go into its deque.
+    #[inline]
+    fn release(&self, task: u32, doom: bool, deque: &Worker<u32>) -> u32 {
+        let (mut next, mut shared) = (NONE, false);
+        for &dependent in self.plan.edges_out().of(task) {
+            let word = &self.words[dependent as usize];
+            if doom {
+                // ordering: read by who takes the count to zero, in the same word, which our subtraction below precedes.
+                word.fetch_or(DOOMED, Ordering::Relaxed);
+            }
+            // ordering: Release hands on what the task did; Acquire, for who takes it to zero, what all the others did.
+            let was = word.fetch_sub(1, Ordering::AcqRel);
+            if was & !DOOMED == 1 {
+                let entry = dependent | (was & DOOMED);
+                if next == NONE {
+                    next = entry;
+                } else {
+                    deque.push(entry);
+                    shared = true;
+                }
+            }
+        }
+        if shared {
+            self.pushed();
+        }
+        next
+    }
+
+    /// Takes first tasks that nobody has taken: one, and some into the deque.
+    fn take_first(&self, deque: &Worker<u32>) -> Option<u32> {
+        // ordering: a claim of numbers; what they name was there before the run began.
+        if self.first.load(Ordering::Relaxed) >= self.first_count {
+            return None;
+        }
+        let from = self.first.fetch_add(FIRST_MAX, Ordering::Relaxed).min(self.first_count);
+        let to = (from + FIRST_MAX).min(self.first_count);
+        let mut taken = self.plan.order()[from as usize..to as usize].iter().copied();
+        let mine = taken.next()?;
+        taken.for_each(|task| deque.push(task));
+        Some(mine)
+    }
+
+    fn has_work(&self) -> bool {
+        self.seats.has_work() || self.first.load(Ordering::Relaxed) < self.first_count
+    }
+
+    /// Tasks are over. Whoever tells of the last one ends the run.
+    fn tell(&self, done: u32) {
+        // ordering: AcqRel gathers what all bodies did for whoever gets the report.
+        if done > 0 && self.left.fetch_sub(u64::from(done), Ordering::AcqRel) == u64::from(done) {
+            self.finish();
+        }
+    }
+
+    fn finish(&self) {
+        let mut bad = Vec::new();
+        loop {
+            match self.bad.steal() {
+                Steal::Success(one) => bad.push(one),
+                Steal::Retry => {}
+                Steal::Empty => break,
+            }
+        }
+        bad.sort_unstable_by_key(|bad| bad.0);
+        let elapsed = self.spawner.now().saturating_sub(self.began);
+        _ = self.over.set(());
+        self.completion.resolve(Ok(CountedReport { plan: self.plan.clone(), elapsed, bad }));
+    }
+}
+
+impl<F> Abort for Crew<F> {
+    fn abort(&self) {
+        // ordering: only a hint to begin no more.
+        self.stop.fetch_max(ABORT, Ordering::Relaxed);
+    }
+}
+
+/// One who runs tasks of a run. Dropped unrun, as by a shutdown, it aborts the run and settles what it finds.
+struct Helper<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> {
+    run: Option<Arc<Crew<F>>>,
+    seat: u32,
+    quota: u32,
+}
+
+impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper<R, F> {
+    fn run(mut self) {
+        let Some(run) = self.run.clone() else { return };
+        let spawner = &run.spawner;
+        loop {
+            let began = spawner.now();
+            let (done, dry) = self.slice(&run);
+            run.tell(done);
+            if !dry {
+                let quick = spawner.now().saturating_sub(began) < SLICE_MAX;
+                self.quota = if quick { (self.quota * 2).min(QUOTA_MAX) } else { (self.quota / 2).max(1) };
+                // Refused after a shutdown: dropping it ends the run.
+                drop(spawner.push_next(run.place, Job::new(move || self.run())));
+                return;
+            }
+            if !self.stay(&run) {
+                self.run = None;
+                return;
+            }
+        }
+    }
+
+    /// Runs up to a quota of tasks: how many, and whether it stopped for want of work.
+    fn slice(&self, run: &Crew<F>) -> (u32, bool) {
+        // SAFETY: a helper has taken its seat, and runs on one thread at a time.
+        let deque = unsafe { run.seats.deque(self.seat as usize) };
+        let mut done = 0;
+        while done < self.quota {
+            let Some(mut entry) = deque.pop().or_else(|| self.find(run, deque)) else { return (done, true) };
+            loop {
+                let doom = run.execute(entry);
+                let next = run.release(entry & !DOOMED, doom, deque);
+                done += 1;
+                if next == NONE {
+                    break;
+                }
+                if done >= self.quota {
+                    deque.push(next);
+                    break;
+                }
+                entry = next;
+            }
+        }
+        (done, false)
+    }
+
+    #[cold]
+    fn find(&self, run: &Crew<F>, deque: &Worker<u32>) -> Option<u32> {
+        let found = run.take_first(deque).or_else(|| run.seats.steal(self.seat as usize, deque))?;
+        if run.has_work() {
+            run.pushed();
+        }
+        Some(found)
+    }
+
+    /// Leaves for want of work, unless there is some after all: then it sits down again.
+    fn stay(&mut self, run: &Crew<F>) -> bool {
+        run.seats.give_up(self.seat as usize);
+        // ordering: pairs with `Crew::pushed`, by the fence.
+        run.helpers.fetch_sub(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if run.has_work() && run.join() {
+            self.seat = run.seats.take() as u32;
+            return true;
+        }
+        false
+    }
+}
+
+impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Drop for Helper<R, F> {
+    fn drop(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        run.abort();
+        self.quota = u32::MAX;
+        loop {
+            let (done, dry) = self.slice(&run);
+            run.tell(done);
+            if dry && !self.stay(&run) {
+                return;
+            }
+        }
+    }
+}
+
+impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> FlightRef for Crew<F> {
+    fn id(&self) -> FlightId {
+        FlightId::of(self, 0)
+    }
+
+    fn describe(&self) -> String {
+        format!("counted run of {} tasks", self.plan.len())
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.spawner.clone()
+    }
+
+    fn place(&self) -> Place {
+        self.place
+    }
+
+    fn phase(&self) -> Phase {
+        if self.over.get().is_some() { Phase::Done } else { Phase::Claimed }
+    }
+
+    fn help(&self) -> bool {
+        false
+    }
+
+    fn watch(&self) -> bool {
+        false
+    }
+
+    /// Its only owner withdraws: the run is aborted.
+    fn leave(&self) {
+        self.abort();
+    }
+}
