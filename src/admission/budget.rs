@@ -68,14 +68,14 @@ impl Budget {
     /// A budget of `capacity` units, for threads of any kind.
     #[must_use]
     pub fn new(capacity: u32) -> Self {
-        Self::with(capacity, None, stripes_here())
+        Self::with(capacity, None, runtime::stripes())
     }
 
     /// A budget of `capacity` units of work that `runtime` executes: its workers are never made to wait for it, and if it has
     /// no threads, whoever waits drives it.
     #[must_use]
     pub fn for_runtime(capacity: u32, runtime: &Runtime) -> Self {
-        Self::with(capacity, Some(runtime.spawner().clone()), stripes_here())
+        Self::with(capacity, Some(runtime.spawner().clone()), runtime::stripes())
     }
 
     pub(crate) fn with(capacity: u32, spawner: Option<Spawner>, stripes: usize) -> Self {
@@ -223,11 +223,6 @@ impl Budget {
     pub(crate) fn refused(&self, units: u32) -> Refused {
         self.inner.refused(units)
     }
-}
-
-/// As many reserves as threads can run at once, within reason.
-fn stripes_here() -> usize {
-    runtime::machine().parallel.clamp(1, 64)
 }
 
 impl Inner {

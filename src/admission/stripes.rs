@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::runtime::stripe;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU64, Ordering, load_for_cas};
-use std::cell::Cell;
 
 /// A unit in the lower half of a stripe; the upper half counts what was put in, so that a reader can tell two looks apart.
 const FREE: u64 = u32::MAX as u64;
@@ -24,29 +24,7 @@ impl Stripes {
 
     /// The calling thread's stripe.
     pub(crate) fn mine(&self) -> usize {
-        #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
-        {
-            use crate::sync::stat;
-            static NEXT: stat::AtomicUsize = stat::AtomicUsize::new(0);
-            crate::sync::local! {
-                static MINE: Cell<usize> = Cell::new(usize::MAX);
-            }
-            let mine = MINE.try_with(|mine| {
-                if mine.get() == usize::MAX {
-                    mine.set(NEXT.fetch_add(1, stat::Ordering::Relaxed));
-                }
-                mine.get()
-            });
-            mine.unwrap_or(0) % self.words.len()
-        }
-        // A number that goes on from one execution to the next would make the checkers' replays differ.
-        #[cfg(any(shardrun_loom, shardrun_shuttle))]
-        {
-            crate::sync::local! {
-                static MINE: Cell<usize> = Cell::new(0);
-            }
-            MINE.with(Cell::get) % self.words.len()
-        }
+        stripe(self.words.len())
     }
 
     /// Takes `units` from a stripe, if it holds as many.

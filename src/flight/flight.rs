@@ -356,6 +356,8 @@ mod tests {
             handles = (0..COUNT).map(|_| handle(&next)).collect();
             flight = next;
         }
+        // The last subscribers hold their own flight until it ends.
+        assert!(flight.kill(Killed::Shutdown).is_ok());
     }
 
     #[test]

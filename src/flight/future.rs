@@ -13,7 +13,7 @@ use super::task::{Ticketed, ticket};
 use super::{active, trampoline};
 use crate::runtime::{Place, Spawner};
 use crate::sync::cell::UnsafeCell;
-use crate::sync::{Arc, Weak};
+use crate::sync::{Arc, CachePadded, Weak};
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
@@ -33,7 +33,7 @@ pub(super) struct FutureTask<F, T> {
     shot: OneShot<Result<T, JobError>>,
     inside: UnsafeCell<Inside<F>>,
     me: Weak<Self>,
-    spawner: Spawner,
+    spawner: Arc<CachePadded<Spawner>>,
     place: Place,
 }
 
@@ -46,7 +46,7 @@ where
     F: Future<Output = T> + Send + 'static,
     T: Send + 'static,
 {
-    pub(super) fn new(future: F, spawner: Spawner, place: Place) -> Arc<Self> {
+    pub(super) fn new(future: F, spawner: Arc<CachePadded<Spawner>>, place: Place) -> Arc<Self> {
         Arc::new_cyclic(|me| Self {
             word: StateWord::admitted(place.priority),
             shot: OneShot::new(),
@@ -215,7 +215,7 @@ where
     }
 
     fn spawner(&self) -> Spawner {
-        self.spawner.clone()
+        Spawner::clone(&self.spawner)
     }
 
     fn place(&self) -> Place {

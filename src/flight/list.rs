@@ -333,3 +333,93 @@ impl<N: Linked> Drop for Release<N> {
         }
     }
 }
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sync::stat;
+
+    /// An entry that counts how many live and how often it was told.
+    struct Entry {
+        link: Link<Self>,
+        dead: AtomicBool,
+        told: stat::AtomicUsize,
+        alive: Arc<stat::AtomicUsize>,
+    }
+
+    impl Entry {
+        fn new(alive: &Arc<stat::AtomicUsize>) -> Arc<Self> {
+            alive.fetch_add(1, stat::Ordering::SeqCst);
+            let (dead, told) = (AtomicBool::new(false), stat::AtomicUsize::new(0));
+            Arc::new(Self { link: Link::new(), dead, told, alive: alive.clone() })
+        }
+    }
+
+    impl Drop for Entry {
+        fn drop(&mut self) {
+            self.alive.fetch_sub(1, stat::Ordering::SeqCst);
+        }
+    }
+
+    impl Linked for Entry {
+        fn link(&self) -> &Link<Self> {
+            &self.link
+        }
+        fn is_dead(&self) -> bool {
+            self.dead.load(Ordering::Acquire)
+        }
+    }
+
+    /// For the address sanitizer: everybody at once, on the real epoch.
+    #[test]
+    fn b110_pushers_tidiers_and_a_sealer_leave_no_entry_alive_and_touch_none_that_is_gone() {
+        let alive = Arc::new(stat::AtomicUsize::new(0));
+        for _ in 0..300 {
+            let list = SealableList::tidied_at(1);
+            let (started, ended) = (stat::AtomicUsize::new(0), stat::AtomicUsize::new(0));
+            let meet = |at: &stat::AtomicUsize| {
+                at.fetch_add(1, stat::Ordering::SeqCst);
+                while at.load(stat::Ordering::SeqCst) < 4 {
+                    crate::sync::thread::yield_now();
+                }
+            };
+            crate::sync::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        meet(&started);
+                        let mut kept = Vec::new();
+                        for number in 0..200 {
+                            let entry = Entry::new(&alive);
+                            if list.push(entry.clone()).is_err() {
+                                break;
+                            }
+                            if number % 4 == 3 {
+                                kept.push(entry);
+                            } else {
+                                entry.dead.store(true, Ordering::Release);
+                                list.note_dead();
+                            }
+                        }
+                        meet(&ended);
+                        for entry in kept {
+                            assert_eq!(entry.told.load(stat::Ordering::SeqCst), 1, "the living are told once");
+                        }
+                    });
+                }
+                scope.spawn(|| {
+                    meet(&started);
+                    for _ in 0..50 {
+                        crate::sync::thread::yield_now();
+                    }
+                    list.seal().deliver(|entry| {
+                        entry.told.fetch_add(1, stat::Ordering::SeqCst);
+                    });
+                    meet(&ended);
+                });
+            });
+        }
+        while alive.load(stat::Ordering::SeqCst) > 0 {
+            epoch::pin().flush();
+        }
+    }
+}

@@ -11,6 +11,7 @@ use super::target::FlightId;
 use super::task::{Task, ticket};
 use super::{active, trampoline};
 use crate::runtime::{Place, Priority, Runtime, Spawner};
+use crate::sync::{Arc, CachePadded};
 use std::future::Future;
 
 impl Runtime {
@@ -38,7 +39,7 @@ impl Runtime {
         f: impl FnOnce() -> T + Send + 'static,
     ) -> Handle<T> {
         let (spawner, place) = (self.spawner(), place.into());
-        let task = Task::new(f, spawner.clone(), place);
+        let task = Task::new(f, self.shared_spawner(), place);
         let handle = Handle::sole(task.clone());
         // A ticket that is refused is dropped, which ends the task as shut down.
         drop(spawner.push(place, ticket(task)));
@@ -59,7 +60,7 @@ impl Runtime {
         place: impl Into<Place>,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Handle<T> {
-        spawn_future_with(self.spawner(), place.into(), future)
+        spawn_future_shared(self.shared_spawner(), place.into(), future)
     }
 
     /// Runs `f` here and now, on the calling thread, as a job of this runtime: a panic becomes the error, and waits inside it
@@ -82,6 +83,14 @@ impl Runtime {
 /// Polls `future` at `place` until it is over, for a part of the engine that holds no runtime.
 pub(crate) fn spawn_future_with<T: Send + 'static>(
     spawner: &Spawner,
+    place: Place,
+    future: impl Future<Output = T> + Send + 'static,
+) -> Handle<T> {
+    spawn_future_shared(Arc::new(CachePadded::new(spawner.clone())), place, future)
+}
+
+fn spawn_future_shared<T: Send + 'static>(
+    spawner: Arc<CachePadded<Spawner>>,
     place: Place,
     future: impl Future<Output = T> + Send + 'static,
 ) -> Handle<T> {

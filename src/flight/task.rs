@@ -10,8 +10,8 @@ use super::state::StateWord;
 use super::target::{FlightId, FlightRef};
 use super::{active, trampoline};
 use crate::runtime::{Job, Place, Spawner};
-use crate::sync::Arc;
 use crate::sync::cell::UnsafeCell;
+use crate::sync::{Arc, CachePadded};
 
 /// Work that a ticket stands for: run it, or end it because its ticket is thrown away.
 pub(super) trait Ticketed: Send + Sync + 'static {
@@ -47,7 +47,7 @@ pub(super) struct Task<F, T> {
     word: StateWord,
     shot: OneShot<Result<T, JobError>>,
     work: UnsafeCell<Option<F>>,
-    spawner: Spawner,
+    spawner: Arc<CachePadded<Spawner>>,
     place: Place,
 }
 
@@ -60,7 +60,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    pub(super) fn new(f: F, spawner: Spawner, place: Place) -> Arc<Self> {
+    pub(super) fn new(f: F, spawner: Arc<CachePadded<Spawner>>, place: Place) -> Arc<Self> {
         Arc::new(Self {
             word: StateWord::admitted(place.priority),
             shot: OneShot::new(),
@@ -144,7 +144,7 @@ where
     }
 
     fn spawner(&self) -> Spawner {
-        self.spawner.clone()
+        Spawner::clone(&self.spawner)
     }
 
     fn place(&self) -> Place {

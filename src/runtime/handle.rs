@@ -9,8 +9,9 @@ use super::engine::{Engine, RefusedBecause};
 use super::job::Job;
 use super::place::{Place, Pool};
 use super::spawner::{Spawner, TimerHandle};
+use super::stripe::{stripe, stripes};
 use crate::observe::Counters;
-use crate::sync::Arc;
+use crate::sync::{Arc, CachePadded};
 use std::fmt;
 use std::time::Duration;
 
@@ -35,6 +36,8 @@ pub struct Runtime {
 /// Shuts down when the last handle goes.
 struct Owner {
     spawner: Spawner,
+    /// Counted references to the spawner for work that holds one each, a few, so that not every thread counts at one word.
+    shared: Box<[Arc<CachePadded<Spawner>>]>,
 }
 
 impl Drop for Owner {
@@ -91,7 +94,9 @@ impl Runtime {
     }
 
     pub(crate) fn of(engine: Arc<Engine>) -> Self {
-        Self { owner: Arc::new(Owner { spawner: Spawner { engine } }) }
+        let spawner = Spawner { engine };
+        let shared = (0..stripes()).map(|_| Arc::new(CachePadded::new(spawner.clone()))).collect();
+        Self { owner: Arc::new(Owner { spawner, shared }) }
     }
 
     fn engine(&self) -> &Engine {
@@ -101,6 +106,11 @@ impl Runtime {
     /// What the engine's parts hold instead of the runtime.
     pub(crate) fn spawner(&self) -> &Spawner {
         &self.owner.spawner
+    }
+
+    /// The same for a piece of work that holds it while it lives, counted where few others count.
+    pub(crate) fn shared_spawner(&self) -> Arc<CachePadded<Spawner>> {
+        self.owner.shared[stripe(self.owner.shared.len())].clone()
     }
 
     /// Runs `work` on the workers, at the default priority, some time. A panic of it is caught and counted.

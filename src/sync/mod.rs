@@ -97,6 +97,9 @@ pub(crate) mod thread {
     #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) use std::thread::{Builder, JoinHandle, Thread, current, park, yield_now};
 
+    #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+    pub(crate) use std::thread::scope;
+
     #[cfg(all(test, shardrun_loom))]
     pub(crate) use loom::thread::spawn;
     #[cfg(all(test, shardrun_shuttle))]

@@ -58,6 +58,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/runtime/job.rs", "its tests count drops and runs"),
     ("src/runtime/permits.rs", "the permit word, the line's combining section, its waiters"),
     ("src/runtime/start.rs", "spares are counted and started"),
+    ("src/runtime/stripe.rs", "numbers are given to threads in turn"),
     ("src/runtime/threads.rs", "injected failures of thread starts, for tests"),
     ("src/runtime/timer.rs", "deadlines fire or are cancelled; the thread sleeps"),
     ("src/runtime/worker.rs", "a worker tells thieves which of its queues may hold jobs"),
