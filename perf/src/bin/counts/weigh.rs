@@ -5,25 +5,38 @@ use std::collections::{HashMap, HashSet};
 use std::process::Command;
 
 /// Instructions that were carried out, and those among them that lock a line or drain the store buffer.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     pub instructions: u64,
     pub locked: u64,
 }
 
-/// Sums a file written with `--dump-instr=yes`.
-pub fn totals(path: &str) -> Totals {
+/// Sums over all functions.
+pub fn total(by_function: &HashMap<String, Totals>) -> Totals {
+    by_function.values().fold(Totals::default(), |sum, one| Totals {
+        instructions: sum.instructions + one.instructions,
+        locked: sum.locked + one.locked,
+    })
+}
+
+/// Sums a file written with `--dump-instr=yes`, by function.
+pub fn totals(path: &str) -> HashMap<String, Totals> {
     let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut locking = Locking::default();
-    let mut sum = Totals::default();
-    let mut names: HashMap<String, String> = HashMap::new();
+    let mut sums: HashMap<String, Totals> = HashMap::new();
+    let (mut names, mut functions) = (HashMap::new(), HashMap::new());
     let (mut object, mut address, mut after_calls) = (String::new(), 0u64, false);
+    let mut function = String::new();
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("ob=") {
             object = named(&mut names, name);
         } else if let Some(name) = line.strip_prefix("cob=") {
             // A name may stand in full only here, at the object that is called.
             named(&mut names, name);
+        } else if let Some(name) = line.strip_prefix("fn=") {
+            function = named(&mut functions, name);
+        } else if let Some(name) = line.strip_prefix("cfn=") {
+            named(&mut functions, name);
         } else if line.starts_with("calls=") {
             after_calls = true;
         } else if line.starts_with(['0', '+', '-', '*']) {
@@ -32,6 +45,7 @@ pub fn totals(path: &str) -> Totals {
             let cost: u64 = words.nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
             // The line after `calls=` carries what the callee cost, which is counted where it was spent.
             if !std::mem::take(&mut after_calls) {
+                let sum = sums.entry(function.clone()).or_default();
                 sum.instructions += cost;
                 if locking.of(&object).contains(&address) {
                     sum.locked += cost;
@@ -39,7 +53,7 @@ pub fn totals(path: &str) -> Totals {
             }
         }
     }
-    sum
+    sums
 }
 
 /// Resolves callgrind's `(id) name` at its first place and `(id)` later.
