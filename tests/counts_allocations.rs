@@ -1,9 +1,10 @@
 //! Allocations per operation: what promises to allocate nothing is held to it.
 //! It does not measure time, and counts the calling thread alone, so that other threads cannot disturb it.
 
-use shardrun::Runtime;
+use shardrun::{Driver, Host, Pool, Request, Runtime, StageCx, Stages};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::mpsc::{Sender, channel};
 
@@ -105,6 +106,55 @@ fn running_a_small_job_allocates_nothing() {
     let (before, after) = (counted.recv().expect("the first mark"), counted.recv().expect("the second mark"));
     // The first mark's own message may allocate after it has looked.
     assert!(after - before <= 1, "{} allocations for 32 jobs", after - before);
+}
+
+/// Every text is there, and a stage does next to nothing.
+struct Memory;
+
+impl Host for Memory {
+    type File = u64;
+    type Text = u64;
+    type Source = u64;
+    type Analysis = u64;
+    type Artifact = u64;
+    type Profile = u8;
+    type Error = Infallible;
+
+    fn load(&self, file: &u64) -> Result<Option<u64>, Infallible> {
+        Ok(Some(*file))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, text: u64) -> Result<u64, Infallible> {
+        Ok(text)
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, source: &u64) -> Result<u64, Infallible> {
+        Ok(*source)
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, source: &u64, analysis: &u64) -> Result<u64, Infallible> {
+        Ok(source + analysis)
+    }
+
+    fn source_pool(&self) -> Pool {
+        Pool::Workers
+    }
+}
+
+#[test]
+fn a_request_that_is_satisfied_and_a_read_allocate_nothing() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let scheduler = Stages::new(&runtime, Memory);
+    scheduler.submit_request(Request::artifact(1, 0)).wait().expect("the stages do not fail");
+    let source = || drop(black_box(scheduler.submit_request(Request::source(1)).wait()).expect("it is done"));
+    let analysis = || drop(black_box(scheduler.submit_request(Request::analysis(1)).wait()).expect("it is done"));
+    let artifact = || drop(black_box(scheduler.submit_request(Request::artifact(1, 0)).wait()).expect("it is done"));
+    let read = || drop(black_box(scheduler.try_get_source(&1)).expect("it is done"));
+    // The first time a thread does something it may set up what it keeps.
+    [&source as &dyn Fn(), &analysis, &artifact, &read].into_iter().for_each(|once| once());
+    let each =
+        [&source as &dyn Fn(), &analysis, &artifact, &read].map(|once| allocations(|| (0..100).for_each(|_| once())));
+    assert_eq!(each, [0; 4], "Source, Analysis, Artifact, read");
 }
 
 #[test]

@@ -53,14 +53,23 @@ pub fn cpu_of_process() -> Duration {
     clock(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// How often threads of this process have gone to sleep or lost their CPU: what wakes too much shows here.
+pub fn switches_of_process() -> u64 {
+    let usage = usage(libc::RUSAGE_SELF);
+    (usage.ru_nvcsw + usage.ru_nivcsw) as u64
+}
+
+fn usage(whose: libc::c_int) -> libc::rusage {
+    // SAFETY: rusage is plain numbers, for which zero is a value.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is valid for writes.
+    unsafe { libc::getrusage(whose, &mut usage) };
+    usage
+}
+
 /// CPU time of the children that have been waited for.
 pub fn cpu_of_children() -> Duration {
-    // SAFETY: rusage is plain numbers, and the pointer is valid for writes.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_CHILDREN, &mut usage);
-        usage
-    };
+    let usage = usage(libc::RUSAGE_CHILDREN);
     let of = |time: libc::timeval| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1_000);
     of(usage.ru_utime) + of(usage.ru_stime)
 }

@@ -13,6 +13,9 @@ pub const NS: &str = "ns";
 /// CPU time of the whole process per operation.
 pub const CPU: &str = "cpu ns";
 
+/// Context switches of the whole process per operation.
+pub const SWITCHES: &str = "switches";
+
 /// Fewer rounds than this make no median.
 pub const LEAST_ROUNDS: usize = 9;
 

@@ -6,7 +6,7 @@ use crate::pools::{Place, Pools};
 use serde_json::Value;
 use shardrun_perf::latch::Latch;
 use shardrun_perf::place;
-use shardrun_perf::series::{CPU, NS, Sample, Series};
+use shardrun_perf::series::{CPU, NS, SWITCHES, Sample, Series};
 use std::hint::black_box;
 
 /// Tasks of one round.
@@ -14,14 +14,16 @@ const TASKS: usize = 10_000;
 /// Tasks that a worker has in its own queue at a time in ordinary use.
 const BURST: usize = 250;
 
-/// Time and CPU per task of repetitions of `once`, which returns its nanoseconds: enough of them for some 80,000 tasks.
+/// Time, CPU and context switches per task of repetitions of `once`, which returns its nanoseconds: enough of them for some 80,000 tasks.
 fn per_task(tasks: usize, mut once: impl FnMut() -> f64) -> Sample {
     let repeats = (80_000 / tasks).clamp(1, 100);
     once();
-    let cpu = place::cpu_of_process();
+    let (cpu, switches) = (place::cpu_of_process(), place::switches_of_process());
     let walls: Vec<f64> = (0..repeats).map(|_| once() / tasks as f64).collect();
-    let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / (tasks * repeats) as f64;
-    vec![(NS, shardrun_perf::series::median(&walls)), (CPU, cpu)]
+    let all = (tasks * repeats) as f64;
+    let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / all;
+    let switches = (place::switches_of_process() - switches) as f64 / all;
+    vec![(NS, shardrun_perf::series::median(&walls)), (CPU, cpu), (SWITCHES, switches)]
 }
 
 /// `execute` on a worker, beside `rayon::spawn` and `tokio::spawn` there: in bursts that stay in the caches and small queues,

@@ -6,7 +6,7 @@ use crate::pools::{Place, Pools};
 use serde_json::Value;
 use shardrun_perf::latch::Latch;
 use shardrun_perf::place;
-use shardrun_perf::series::{CPU, Sample, Series, quantile};
+use shardrun_perf::series::{CPU, SWITCHES, Sample, Series, quantile};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const AT_LEAST: Duration = Duration::from_millis(30);
 fn trips(count: usize, pause: Duration, mut trip: impl FnMut()) -> Sample {
     (0..count / 10).for_each(|_| trip());
     let mut walls = Vec::with_capacity(count);
-    let cpu = place::cpu_of_process();
+    let (cpu, switches) = (place::cpu_of_process(), place::switches_of_process());
     let started = Instant::now();
     while walls.len() < count || started.elapsed() < AT_LEAST {
         if !pause.is_zero() {
@@ -31,7 +31,8 @@ fn trips(count: usize, pause: Duration, mut trip: impl FnMut()) -> Sample {
         walls.push(begun.elapsed().as_nanos() as f64);
     }
     let cpu = (place::cpu_of_process() - cpu).as_nanos() as f64 / walls.len() as f64;
-    vec![(P50, quantile(&walls, 0.5)), (P99, quantile(&walls, 0.99)), (CPU, cpu)]
+    let switches = (place::switches_of_process() - switches) as f64 / walls.len() as f64;
+    vec![(P50, quantile(&walls, 0.5)), (P99, quantile(&walls, 0.99)), (CPU, cpu), (SWITCHES, switches)]
 }
 
 type Boxed = Box<dyn FnOnce() + Send>;

@@ -9,7 +9,7 @@ use shardrun::{Handle, Interrupt, Request, Stages};
 use shardrun_perf::host::Memory;
 use shardrun_perf::latch::Latch;
 use shardrun_perf::place;
-use shardrun_perf::series::{CPU, NS, Sample, Series, median};
+use shardrun_perf::series::{CPU, NS, SWITCHES, Sample, Series, median};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -36,7 +36,10 @@ fn filled(pools: &Pools, files: usize) -> Scheduler {
     scheduler
 }
 
-/// Keeps `width` requests out until `count` have been answered.
+/// Keeps up to `width` requests out until `count` have been answered.
+///
+/// When all are out it waits for the middle one and takes the older half: waiting for the oldest alone would measure how the
+/// kernel switches between two threads, one answer at a time.
 pub fn windowed<T: Send + 'static, E: std::fmt::Debug + Send + From<Interrupt> + 'static>(
     count: usize,
     width: usize,
@@ -45,10 +48,13 @@ pub fn windowed<T: Send + 'static, E: std::fmt::Debug + Send + From<Interrupt> +
     let mut out = VecDeque::with_capacity(width);
     for file in 0..count as u64 {
         if out.len() == width {
-            answered(out.pop_front());
+            let middle = (width - 1) / 2;
+            answered(out.remove(middle));
+            (0..middle).for_each(|_| answered(out.pop_front()));
         }
         out.push_back(submit(file));
     }
+    answered(out.pop_back());
     while !out.is_empty() {
         answered(out.pop_front());
     }
@@ -62,18 +68,20 @@ pub fn answered<T: Send + 'static, E: std::fmt::Debug + Send + From<Interrupt> +
     }
 }
 
-/// Time and CPU per operation over a few repetitions; only `timed` is timed, on what `prepare` made.
+/// Time, CPU and context switches per operation over a few repetitions; only `timed` is timed, on what `prepare` made.
 pub fn per_operation<P>(count: usize, mut prepare: impl FnMut() -> P, mut timed: impl FnMut(&P)) -> Sample {
-    let (mut walls, mut cpu) = (Vec::new(), 0.0);
+    let (mut walls, mut cpu, mut switches) = (Vec::new(), 0.0, 0);
     for _ in 0..REPEATS {
         let prepared = prepare();
-        let before = place::cpu_of_process();
+        let (cpu_before, switches_before) = (place::cpu_of_process(), place::switches_of_process());
         let begun = Instant::now();
         timed(&prepared);
         walls.push(begun.elapsed().as_nanos() as f64 / count as f64);
-        cpu += (place::cpu_of_process() - before).as_nanos() as f64;
+        cpu += (place::cpu_of_process() - cpu_before).as_nanos() as f64;
+        switches += place::switches_of_process() - switches_before;
     }
-    vec![(NS, median(&walls)), (CPU, cpu / (count * REPEATS) as f64)]
+    let all = (count * REPEATS) as f64;
+    vec![(NS, median(&walls)), (CPU, cpu / all), (SWITCHES, switches as f64 / all)]
 }
 
 const FRESH: &str = "shardrun Source, 64 outstanding";
