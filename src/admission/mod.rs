@@ -2,8 +2,6 @@
 //! It knows flights and the runtime, and nothing of what is admitted.
 
 #![forbid(unsafe_code)]
-#![allow(dead_code, reason = "the parts above are being built on this")]
-
 mod acquiring;
 mod answer;
 mod budget;

@@ -54,6 +54,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     }
 
     /// Whether it has been answered.
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn is_resolved(&self) -> bool {
         self.shot.is_done()
     }

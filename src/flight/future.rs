@@ -94,7 +94,7 @@ where
             Ok(Poll::Pending) => {
                 // SAFETY: the claim is ours still.
                 let open = unsafe { self.with_inside(|inside| self.enter_sleepers(inside)) };
-                self.suspend(me);
+                self.let_go(me, self.word.suspend());
                 if !open {
                     self.shut_down();
                 }
@@ -125,9 +125,9 @@ where
         inside.sleeper.is_some()
     }
 
-    /// The claimer's poll found it pending.
-    fn suspend(&self, me: Arc<Self>) {
-        match self.word.suspend() {
+    /// The claimer lets go of it, since its poll found it pending or it only looked.
+    fn let_go(&self, me: Arc<Self>, suspended: Suspended) {
+        match suspended {
             Suspended::Asleep => {}
             Suspended::Again => me.push(),
             // SAFETY: it was ended while we held the claim, so what is inside is ours.
@@ -242,7 +242,7 @@ where
         // SAFETY: the claim is ours.
         unsafe { self.with_inside(|inside| out.extend(inside.awaits.iter().cloned())) };
         if let Some(me) = self.me.upgrade() {
-            self.suspend(me);
+            self.let_go(me, self.word.put_back());
         }
     }
 

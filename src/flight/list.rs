@@ -39,7 +39,7 @@ impl<N> Link<N> {
         Self { next: AtomicPtr::new(ptr::null_mut()), retired: AtomicBool::new(false) }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn is_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire)
     }
@@ -93,7 +93,7 @@ impl<N: Linked> SealableList<N> {
     }
 
     /// Whether the list has been sealed.
-    #[cfg(test)]
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn is_sealed(&self) -> bool {
         // ordering: pairs with `seal`. If that came first, what its caller published before is visible.
         self.head.load(Ordering::Acquire) == sealed()
@@ -293,7 +293,7 @@ pub(crate) struct Sealed<N: Linked> {
 
 impl<N: Linked> Sealed<N> {
     /// Whether the sealer saw a tidier at work, so that the entries are released through the epoch.
-    #[cfg(test)]
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn is_shared(&self) -> bool {
         self.shared
     }

@@ -1,8 +1,6 @@
 //! Flights: one execution of one thing, with any number of waiters, handles to wait for it, and ways to end it.
 //! They know the runtime that runs them, and nothing of what the parts above make of them.
 
-#![allow(dead_code, reason = "the parts above are being built on this")]
-
 mod active;
 mod cancel;
 mod completion;
@@ -30,19 +28,24 @@ pub use contain::{PanicReport, contained_panics};
 pub use error::{Interrupt, JobError, WaitCycle};
 pub use handle::{CancelOnDrop, Handle};
 
-pub(crate) use active::{ActiveScope, enter};
+pub(crate) use active::enter;
+pub(crate) use completion::Completion;
+pub(crate) use contain::{catch, contained, drop_contained};
+pub(crate) use flight::{Flight, JoinRefused, interrupt};
+pub(crate) use phase::{Killed, Left, Phase, Refused};
+pub(crate) use spawn::spawn_future_with;
+pub(crate) use state::StateWord;
+pub(crate) use target::{Facet, FlightId, FlightRef};
+
+// What only the models reach into.
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use list::{Link, Linked, SealableList};
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use oneshot::OneShot;
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use phase::{Admitted, Outcome, Suspended};
+
 /// Whether the calling thread is inside a job.
 pub(crate) fn is_inside_job() -> bool {
     !active::is_empty()
 }
-
-pub(crate) use completion::Completion;
-pub(crate) use contain::{catch, contained, drop_contained};
-pub(crate) use flight::{Flight, JoinRefused, interrupt};
-pub(crate) use list::{Link, Linked, SealableList};
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use oneshot::OneShot;
-pub(crate) use phase::{Admitted, Killed, Left, Outcome, Phase, Refused, Suspended};
-pub(crate) use spawn::spawn_future_with;
-pub(crate) use state::StateWord;
-pub(crate) use target::{Facet, FlightId, FlightRef};

@@ -71,12 +71,6 @@ impl<const PART: u8, O> Facet<PART, O> {
         &self.0
     }
 
-    /// The same reference, seen as one to the owner again.
-    pub(crate) fn into_owner(self: Arc<Self>) -> Arc<O> {
-        // SAFETY: as in `of`.
-        unsafe { Arc::from_raw(Arc::into_raw(self).cast::<O>()) }
-    }
-
     /// The identity of this part.
     pub(crate) fn flight_id(&self) -> FlightId {
         FlightId::of(&self.0, PART)
