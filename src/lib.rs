@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(shardrun_rtsan, feature(sanitize))]
 #![allow(dead_code, unused_imports, reason = "while the parts above the door are being built")]
 
 mod admission;
@@ -36,3 +37,7 @@ pub use stages::{
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]
 mod models;
+
+#[cfg(all(test, shardrun_rtsan))]
+#[path = "../tests/rtsan/mod.rs"]
+mod rtsan;

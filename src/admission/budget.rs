@@ -146,6 +146,7 @@ impl Budget {
     }
 
     /// As `try_acquire`, without a guard: the caller gives the units back by [`release`](Self::release).
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     #[inline]
     pub(crate) fn take(&self, units: u32) -> bool {
         self.inner.take(units)
@@ -214,6 +215,7 @@ impl Budget {
     }
 
     /// Gives `units` back.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     #[inline]
     pub(crate) fn release(&self, units: u32) {
         self.inner.release(units);

@@ -114,6 +114,7 @@ impl<N: Linked> SealableList<N> {
     }
 
     /// Hangs `entry` in, or gives it back if the list is sealed: then whatever the sealer published before is visible.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn push(&self, entry: Arc<N>) -> Result<(), Arc<N>> {
         let entry = Arc::into_raw(entry).cast_mut();
         let mut head = self.head_for_cas();

@@ -42,7 +42,7 @@ pub(crate) use target::{Facet, FlightId, FlightRef};
 pub(crate) use list::{Link, Linked, SealableList};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use oneshot::OneShot;
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]
 pub(crate) use phase::{Admitted, Outcome, Suspended};
 
 /// Whether the calling thread is inside a job.

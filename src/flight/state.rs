@@ -136,6 +136,7 @@ impl StateWord {
     }
 
     /// Idle → Waiting at `priority`, or at a more urgent one that it was raised to. `Err` if it was admitted already.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn admit(&self, priority: Priority) -> Result<Admitted, Phase> {
         let before = self.update(|word| match Phase::of(word) {
             Phase::Idle => Ok(with_urgency(with_phase(word, Phase::Waiting), priority)),
@@ -147,6 +148,7 @@ impl StateWord {
 
     /// One more thing must happen before it may be claimed. To be called *before* the registration that will release it.
     #[cfg(test)] // No part gates its flights yet: the protocol is here and tried, so that the word need not change when one does.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn add_gate(&self) -> Result<(), Refused> {
         let before = self.update(|word| match Phase::of(word) {
             Phase::Idle | Phase::Waiting if gates(word) == GATES_MAX => Err(Refused::Full),
@@ -159,6 +161,7 @@ impl StateWord {
 
     /// One of those things has happened. True if that made the flight ready: the caller must push a ticket for it.
     #[cfg(test)] // No part gates its flights yet: the protocol is here and tried, so that the word need not change when one does.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn release_gate(&self) -> bool {
         // ordering: AcqRel. Pairs with the claim: what a gate recorded before it was released (a failure, say) is visible to
         // the claimer, since the chain of read-modify-writes ends in its compare-and-swap.
@@ -188,6 +191,7 @@ impl StateWord {
     }
 
     /// Ready or Woken → Claimed: exactly one caller executes it. `Err` says where it stands instead (Waiting: gates are left).
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn claim(&self) -> Result<(), Phase> {
         self.update(|word| {
             if is_claimable(word) { Ok(with_phase(word & !NOTIFIED, Phase::Claimed)) } else { Err(Phase::of(word)) }
@@ -197,6 +201,7 @@ impl StateWord {
 
     /// Claimed → Waiting (or Idle), for a claimer that has not started: there is no permit for it, or nobody wants it now.
     #[cfg(test)] // No part gates its flights yet: the protocol is here and tried, so that the word need not change when one does.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn unclaim(&self, wanted: bool) -> Result<(), Phase> {
         let to = if wanted { Phase::Waiting } else { Phase::Idle };
         let before = self.update(|word| match Phase::of(word) {
@@ -211,6 +216,7 @@ impl StateWord {
 
     /// Claimed → Suspended, or → Woken if a wake came while it was polled. Who waits for it looks again: what it awaits now may be
     /// free.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn suspend(&self) -> Suspended {
         let suspended = self.put_back();
         if let Suspended::Asleep = suspended {
@@ -247,6 +253,7 @@ impl StateWord {
     }
 
     /// Wakes a future. True if it slept: the caller must push a ticket for it.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn wake(&self) -> bool {
         let before = self.update(|word| match Phase::of(word) {
             Phase::Suspended => Ok(with_phase(word, Phase::Woken)),
@@ -264,6 +271,7 @@ impl StateWord {
 
     /// Anything that is not over → Sealed: the right to write the result, which one caller gets. `Ok` holds the phase it
     /// stood in.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn seal(&self) -> Result<Phase, Phase> {
         if mutant("flight.seal_by_store") {
             let word = self.load();
@@ -277,6 +285,7 @@ impl StateWord {
     }
 
     /// Sealed → Done or Failed, for the one that sealed, once the result is written.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn finish(&self, outcome: Outcome) {
         let step = outcome.phase() as u64 - Phase::Sealed as u64;
         // ordering: AcqRel publishes the result to whoever reads the phase with Acquire.
@@ -286,6 +295,7 @@ impl StateWord {
 
     /// Claimed → Done or Failed in one step, for a claimer who alone may write the result and has written it. `Err` says how
     /// the flight was ended meanwhile: the result is the claimer's to take back.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn complete(&self, outcome: Outcome) -> Result<(), Phase> {
         self.update(|word| match Phase::of(word) {
             Phase::Claimed => Ok(with_phase(word, outcome.phase())),
@@ -296,6 +306,7 @@ impl StateWord {
 
     /// Anything that is not over or sealed → over without a result. `Ok` holds the phase it stood in: if that
     /// [is unclaimed](Phase::is_unclaimed) the caller owns what was to be executed.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn kill(&self, how: Killed) -> Result<Phase, Phase> {
         self.end(how.phase())
     }
@@ -306,6 +317,7 @@ impl StateWord {
     }
 
     /// One more wants it, unless it is over.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn join(&self) -> Result<(), Refused> {
         self.update(|word| match Phase::of(word) {
             phase if phase.is_terminal() => Err(Refused::Phase(phase)),
@@ -317,6 +329,7 @@ impl StateWord {
 
     /// One wants it no more. The last one out cancels in the same step; but what was never admitted has nothing to cancel, and
     /// stays idle for the next who wants it.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn leave(&self) -> Left {
         if mutant("flight.leave_then_kill") {
             let before = self.0.fetch_sub(OWNER, Ordering::AcqRel);
@@ -343,6 +356,7 @@ impl StateWord {
 
     /// Makes it as urgent as `priority`. `Some(old)` if that is more urgent than it was: the caller must push a ticket at the
     /// new priority if the flight is ready.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn raise(&self, priority: Priority) -> Option<Priority> {
         let before = self.update(|word| {
             let next = with_urgency(word, priority);

@@ -18,12 +18,14 @@ impl BitSet {
     }
 
     /// Adds `member`.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn insert(&self, member: usize) {
         // ordering: release what the member did before; pairs with `claim`, whose owner then may read it.
         self.words[member / 64].fetch_or(1 << (member % 64), Ordering::AcqRel);
     }
 
     /// Takes `member` out; true if it was in, and then the caller is the one who took it.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn claim(&self, member: usize) -> bool {
         let bit = 1 << (member % 64);
         // ordering: pairs with `insert`, and with the `contains` of a member that waits to be taken out.
@@ -43,6 +45,7 @@ impl BitSet {
     }
 
     /// Takes out the smallest member that can be had.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn claim_any(&self) -> Option<usize> {
         for (at, word) in self.words.iter().enumerate() {
             let mut seen = word.load(Ordering::Relaxed);

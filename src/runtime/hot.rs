@@ -31,6 +31,7 @@ impl HotSlot {
     ///
     /// # Errors
     /// Gives the job back if the slot is full, or a thief is just emptying it.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn put(&self, level: usize, job: Job) -> Result<(), Job> {
         // ordering: pairs with the release in `take`. If the taker was first, it has read the cell; else the slot is not
         // empty and stays untouched.
@@ -52,6 +53,7 @@ impl HotSlot {
     }
 
     /// Takes the job out, whoever calls.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn take(&self) -> Option<(usize, Job)> {
         let full = self.state.load(Ordering::Relaxed);
         // ordering: pairs with `put`: the winner sees the job that was put before this state.

@@ -46,6 +46,7 @@ impl Demand {
     }
 
     /// Counts a wish, and admits an idle Analysis if Source is done, in one step.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn wish(&self) -> Wish {
         if mutant("demand.stale_look") {
             let seen = load_for_cas(&self.0, Ordering::Acquire);
@@ -75,6 +76,7 @@ impl Demand {
     }
 
     /// Takes a counted wish back.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn withdraw(&self) {
         if mutant("demand.sticky") {
             return;
@@ -92,6 +94,7 @@ impl Demand {
     }
 
     /// Says that Source is done. True if this admitted an Analysis that was wanted: the caller sees to its start.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn source_done(&self) -> bool {
         if mutant("demand.two_steps") {
             let before = self.0.fetch_or(SOURCE, Ordering::AcqRel);
@@ -111,6 +114,7 @@ impl Demand {
 
     /// Asks for leave to start the admitted Analysis. False if it is not admitted, was started before, or nobody wants it any
     /// more; in the last case it is idle again, and the next wish admits it anew.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn start(&self) -> bool {
         // ordering: pairs with `withdraw` and `wish`. If the last wish went first, this puts Analysis back to idle, and a later
         // wish sees it idle; else it starts.
@@ -129,6 +133,7 @@ impl Demand {
     }
 
     /// Ends all demand. False if it had ended before.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn retire(&self) -> bool {
         // ordering: pairs with `wish`, both cases there.
         self.0.fetch_or(RETIRED, Ordering::AcqRel) & RETIRED == 0

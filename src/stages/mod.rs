@@ -41,3 +41,5 @@ pub use sequencer::SequencerCounters;
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {advance::*, demand::*, sequencer::*, stamp::*, tickets::*, versions::*};
+#[cfg(all(test, shardrun_rtsan))]
+pub(crate) use {demand::*, tickets::*};

@@ -20,6 +20,7 @@ impl Tickets {
     }
 
     /// Says that there is work of this kind, after it has been made visible. True if no ticket was out: the caller pushes one.
+    #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     #[must_use]
     pub(crate) fn post(&self, kind: u32) -> bool {
         // ordering: pairs with `take`. If the popper's take came first, this finds the bit clear and pushes; else the take
