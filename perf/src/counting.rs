@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 static LIVE_BLOCKS: AtomicI64 = AtomicI64::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
 
 /// The allocator; make it the binary's own with `#[global_allocator]`.
 #[derive(Debug)]
@@ -21,6 +22,8 @@ pub struct Snapshot {
     pub live_blocks: i64,
     /// Calls that returned memory, growth included.
     pub calls: u64,
+    /// Bytes asked for in those calls.
+    pub bytes: u64,
 }
 
 /// What has been counted up to now, by all threads.
@@ -29,6 +32,7 @@ pub fn snapshot() -> Snapshot {
         live_bytes: LIVE_BYTES.load(Ordering::SeqCst),
         live_blocks: LIVE_BLOCKS.load(Ordering::SeqCst),
         calls: CALLS.load(Ordering::SeqCst),
+        bytes: BYTES.load(Ordering::SeqCst),
     }
 }
 
@@ -36,6 +40,7 @@ fn gained(bytes: usize) {
     LIVE_BYTES.fetch_add(bytes as i64, Ordering::Relaxed);
     LIVE_BLOCKS.fetch_add(1, Ordering::Relaxed);
     CALLS.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
 }
 
 fn lost(bytes: usize) {

@@ -54,10 +54,14 @@ fn one_worker() -> Runtime {
     Runtime::builder().workers(1).io_threads(0).spin(Duration::ZERO).build().expect("the runtime starts")
 }
 
-/// Holds the only worker until the sender is dropped.
+/// Holds the only worker until the sender is dropped; it is held when this returns.
 fn held(runtime: &Runtime) -> Sender<()> {
-    let (open, gate) = channel::<()>();
-    accept(runtime.execute(move || gate.recv().unwrap_or_default()));
+    let ((open, gate), (is_held, holds)) = (channel::<()>(), channel::<()>());
+    accept(runtime.execute(move || {
+        drop(is_held);
+        gate.recv().unwrap_or_default();
+    }));
+    assert!(holds.recv().is_err(), "the sender is dropped");
     open
 }
 

@@ -1,0 +1,87 @@
+//! Heap per idle file with Source only, the host's data apart, whatever the number of workers.
+//! It does not count what the allocator keeps beside its blocks. One test alone stands here, since it counts all threads.
+
+use shardrun::{Host, Pool, Request, Runtime, StageCx, Stages};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::convert::Infallible;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+struct Counting;
+
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+// SAFETY: every call is handed to the system's allocator unchanged; counting touches only a static.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Its values are as small as can be, so that what is counted is the engine's.
+struct Memory;
+
+impl Host for Memory {
+    type File = u64;
+    type Text = ();
+    type Source = ();
+    type Analysis = ();
+    type Artifact = ();
+    type Profile = u8;
+    type Error = Infallible;
+
+    fn load(&self, _: &u64) -> Result<Option<()>, Infallible> {
+        Ok(Some(()))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn source_pool(&self) -> Pool {
+        Pool::Workers
+    }
+}
+
+fn ask(scheduler: &Stages<Memory>, files: std::ops::Range<u64>) {
+    for file in files {
+        scheduler.submit_request(Request::source(file)).wait().expect("the stage does not fail");
+    }
+}
+
+fn bytes_per_file(workers: usize) -> f64 {
+    const FILES: u64 = 20_000;
+    let runtime = Runtime::builder().workers(workers).build().expect("the runtime starts");
+    let scheduler = Stages::new(&runtime, Memory);
+    ask(&scheduler, 0..1);
+    let before = LIVE.load(Ordering::SeqCst);
+    ask(&scheduler, 1..FILES + 1);
+    // What waits for an epoch is not what a file costs: a little more work moves the epoch on.
+    (0..200).for_each(|_| ask(&scheduler, 0..1));
+    (LIVE.load(Ordering::SeqCst) - before) as f64 / FILES as f64
+}
+
+#[test]
+fn an_idle_file_with_source_takes_at_most_400_bytes_whatever_the_number_of_workers() {
+    let per_file = [1, 2, 16].map(bytes_per_file);
+    println!("bytes per file with 1, 2 and 16 workers: {per_file:.1?}");
+    assert!(per_file.iter().all(|bytes| (100.0..400.0).contains(bytes)), "{per_file:?}");
+}
