@@ -17,10 +17,11 @@ pub use flight::{
     contained_panics,
 };
 pub use graph::{
-    Answer, Axis, ContinueMode, CountedEnd, CountedReport, CountedRun, Covers, Ended, Freed, Limit, NotUniform, Plan,
-    PlanBuilder, PlanError, Policy, PolicyWaker, PoolId, Refusal, ResourceBudget, Run, RunControl, RunError, RunHandle,
-    RunObserver, RunReport, Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome,
-    TaskStatus, Upstream, Usage, Wake, policy_fn,
+    Answer, Axis, ContinueMode, CountedEnd, CountedReport, CountedRun, Covers, Ended, Freed, History, JobClient,
+    JobServer, JobServerError, Limit, Memory, MemoryPressure, NotUniform, Plan, PlanBuilder, PlanError, Policy,
+    PolicyWaker, PoolId, Refusal, ResourceBudget, Run, RunControl, RunError, RunHandle, RunObserver, RunReport,
+    Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome, TaskStatus, Upstream, Usage,
+    Wake, policy_fn,
 };
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
 pub use report::{CounterSummary, DotWriter, TraceWriter};

@@ -94,6 +94,17 @@ impl PlanBuilder {
         self
     }
 
+    /// Asks of every task added so far that has a name how long it will take, as [`TaskEntry::predicted`] says it of one.
+    pub fn predict(&mut self, mut duration: impl FnMut(&str) -> Option<Duration>) -> &mut Self {
+        for task in 0..self.names.len() as u32 {
+            if let Some(predicted) = Some(self.names.get(task)).filter(|name| !name.is_empty()).and_then(&mut duration)
+            {
+                self.facts.predicted.push((task, predicted));
+            }
+        }
+        self
+    }
+
     /// Declares a pool: at most `capacity` of the tasks assigned to it run at a time, and they take no local slot.
     pub fn pool(&mut self, name: &str, capacity: impl Into<Limit>) -> &mut Self {
         self.pools.push((name.to_owned(), capacity.into()));

@@ -124,9 +124,9 @@ pub enum Wake {
     Axis(Axis),
     /// When no local task runs.
     Idle,
-    /// After this long.
+    /// After this long, or when anything of the run has ended.
     After(Duration),
-    /// When the policy's [`PolicyWaker`] says so.
+    /// When the policy's [`PolicyWaker`] says so, or when anything of the run has ended.
     Outside,
 }
 

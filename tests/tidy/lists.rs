@@ -15,6 +15,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/graph/combine.rs", "what is inside a combining section belongs to its server"),
     ("src/graph/counted/crew.rs", "a helper uses the deque of the seat that it has taken"),
     ("src/graph/counted/seats.rs", "a deque belongs to who has taken its seat"),
+    ("src/graph/jobserver/sys.rs", "pipes with a name, and pipes that children inherit, are made by system calls"),
     ("src/sync/epoch.rs", "the stand-in keeps the unsafe face of the real crate's defer_unchecked"),
     ("src/stages/versions.rs", "the pointer to the current revision counts by hand and is read under an epoch pin"),
     ("src/runtime/affinity.rs", "the affinity mask is read and written by system calls"),

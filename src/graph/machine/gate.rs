@@ -322,6 +322,7 @@ impl Gate {
             self.free_since = Some(now);
         }
         self.wake_all(Waking::Completion);
+        self.wake_all(Waking::Outside);
         if idle {
             self.wake_all(Waking::Idle);
         }
