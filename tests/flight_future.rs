@@ -122,6 +122,7 @@ fn a_future_is_cancelled_where_it_sleeps_and_dropped_at_once() {
         inner.await;
     });
     until(|| door.waiting() == 1);
+    runtime.spawn(|| ()).wait().unwrap(); // The only worker has done with it.
     sleeper.cancel();
     assert_eq!(Arc::strong_count(&kept), 1, "dropped by the canceller");
     assert_eq!(sleeper.wait(), Err(JobError::Cancelled));

@@ -2,7 +2,7 @@
 //! It does not know how anybody waits, nor how a cycle is reported.
 //!
 //! Only threads that wait inside a flight are in it; a thread outside holds up nobody. A thread registers *before* it searches,
-//! so of the threads that close a cycle the last one to register finds it. The search itself holds the lock only for single
+//! so of the threads that close a cycle the last one to register finds it, if none did before. The search itself holds the lock only for single
 //! look-ups; the cycle that it finds is then confirmed under the lock in one look: a wait that still stands with the number it
 //! had stood all the while, and while its flights wait they cannot end and cannot open a gate.
 
@@ -11,7 +11,7 @@
 use super::active::Path;
 use super::target::{FlightId, FlightRef};
 use crate::sync::stat::{AtomicUsize, Ordering};
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, mutant};
 use std::collections::HashSet;
 use std::task::Waker;
 
@@ -73,15 +73,20 @@ impl WaitGraph {
         state.waits.iter().find(|wait| wait.path.contains(&id)).map(|wait| (wait.number, wait.target.clone()))
     }
 
-    fn all_stand(&self, numbers: &[u64]) -> bool {
-        let state = self.state.lock();
-        numbers.iter().all(|number| state.waits.iter().any(|wait| wait.number == *number))
-    }
-
-    /// Whether waiting for `target` inside the flights of `path` could never end. To be asked while registered.
-    pub(crate) fn cycle(&self, path: &Path, target: &Arc<dyn FlightRef>) -> Option<Cycle> {
-        let mut search = Search { graph: self, path, seen: HashSet::new(), trail: Vec::new() };
-        search.run(target.clone())
+    /// Whether the waits of these numbers and the wait `mine` all stand: then `mine` is taken out in the same look, so that one of
+    /// a cycle gives up and the others get their answers.
+    fn gives_up(&self, mine: u64, numbers: &[u64]) -> bool {
+        let mut state = self.state.lock();
+        let stands = |number: u64| state.waits.iter().position(|wait| wait.number == number);
+        let all = numbers.iter().all(|number| stands(*number).is_some());
+        let Some(at) = stands(mine).filter(|_| all) else { return false };
+        if !mutant("graph.gives_up_standing") {
+            let gone = state.waits.swap_remove(at);
+            // Dropped when the lock is free: it may be the last reference to the flight.
+            drop(state);
+            drop(gone);
+        }
+        true
     }
 }
 
@@ -89,6 +94,15 @@ impl WaitGraph {
 pub(crate) struct Entry<'a> {
     graph: &'a WaitGraph,
     number: u64,
+}
+
+impl Entry<'_> {
+    /// Whether this wait for `target` inside the flights of `path` could never end and is the one to give up: of the threads
+    /// that close a cycle the first to find it, at the latest the last one to register.
+    pub(crate) fn cycle(&self, path: &Path, target: &Arc<dyn FlightRef>) -> Option<Cycle> {
+        let mut search = Search { graph: self.graph, mine: self.number, path, seen: HashSet::new(), trail: Vec::new() };
+        search.run(target.clone())
+    }
 }
 
 impl Drop for Entry<'_> {
@@ -112,6 +126,7 @@ struct Step {
 
 struct Search<'a> {
     graph: &'a WaitGraph,
+    mine: u64,
     path: &'a Path,
     seen: HashSet<FlightId>,
     trail: Vec<Step>,
@@ -149,8 +164,8 @@ impl Search<'_> {
 
     fn confirmed(&self) -> Option<Cycle> {
         let numbers: Vec<u64> = self.trail.iter().filter_map(|step| step.wait).collect();
-        let stands = self.graph.all_stand(&numbers);
-        stands.then(|| self.trail.iter().map(|step| step.flight.clone()).collect())
+        let gives_up = self.graph.gives_up(self.mine, &numbers);
+        gives_up.then(|| self.trail.iter().map(|step| step.flight.clone()).collect())
     }
 }
 

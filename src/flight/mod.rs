@@ -39,6 +39,8 @@ pub(crate) use target::{Facet, FlightId, FlightRef};
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use graph::WaitGraph;
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use list::{Link, Linked, SealableList};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use oneshot::OneShot;

@@ -171,7 +171,7 @@ impl Wait<'_> {
             let entry = graph.map(|graph| graph.enter(path.clone(), self.flight.clone(), waker.clone()));
             // Registered before it is asked for: whoever opens a gate from now on nudges us.
             let free = watch(self.flight);
-            if let Some(cycle) = graph.and_then(|graph| graph.cycle(&path, self.flight)) {
+            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, self.flight)) {
                 drop(entry);
                 if self.done() {
                     return Waited::Resolved;

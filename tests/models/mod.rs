@@ -2,6 +2,7 @@
 //! They are compiled into the library's test target, since they reach what is not public.
 
 mod admission_budget;
+mod flight_graph;
 mod flight_join;
 mod flight_list;
 mod flight_oneshot;

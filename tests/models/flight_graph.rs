@@ -1,0 +1,74 @@
+//! Models of the wait graph: of the threads that close a cycle exactly one gives up.
+
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
+
+use super::check;
+use crate::flight::{FlightId, FlightRef, Phase, WaitGraph};
+use crate::runtime::{Place, Spawner};
+use crate::sync::Arc;
+use crate::sync::thread::spawn;
+use std::task::Waker;
+
+/// A flight that some thread executes.
+struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
+
+impl FlightRef for Running {
+    fn id(&self) -> FlightId {
+        FlightId::of(self, 0)
+    }
+    fn describe(&self) -> String {
+        String::new()
+    }
+    fn spawner(&self) -> Spawner {
+        unreachable!("nobody is driven here")
+    }
+    fn place(&self) -> Place {
+        Place::default()
+    }
+    fn phase(&self) -> Phase {
+        Phase::Claimed
+    }
+    fn help(&self) -> bool {
+        false
+    }
+    fn watch(&self) -> bool {
+        false
+    }
+    fn leave(&self) {}
+}
+
+/// Each of `count` flights waits for the next, each on its own thread, and stays until all have looked; how many give up?
+fn ring(count: usize) {
+    let graph = Arc::new(WaitGraph::default());
+    let flights: Vec<Arc<dyn FlightRef>> =
+        (0..count).map(|number| Arc::new(Running(number as u64)) as Arc<dyn FlightRef>).collect();
+    let wait = |at: usize| {
+        let graph = graph.clone();
+        let (me, next) = (flights[at].clone(), flights[(at + 1) % count].clone());
+        move || {
+            let path = vec![me.id()];
+            let entry = graph.enter(path.clone(), next.clone(), Waker::noop().clone());
+            let members = entry.cycle(&path, &next).map_or(0, |members| members.len());
+            // It waits on: its entry stands.
+            std::mem::forget(entry);
+            members
+        }
+    };
+    let threads: Vec<_> = (1..count).map(|at| spawn(wait(at))).collect();
+    let mut found = vec![wait(0)()];
+    found.extend(threads.into_iter().map(|thread| thread.join().unwrap()));
+    let gave_up: Vec<_> = found.into_iter().filter(|members| *members > 0).collect();
+    assert_eq!(gave_up, [count], "one gives up, and names all");
+}
+
+/// Two threads that wait for each other: exactly one gives up.
+#[test]
+fn of_two_that_wait_for_each_other_one_gives_up() {
+    check(|| ring(2));
+}
+
+/// Three in a ring: exactly one gives up.
+#[test]
+fn of_three_in_a_ring_one_gives_up() {
+    check(|| ring(3));
+}
