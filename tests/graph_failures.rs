@@ -3,9 +3,10 @@
 #[path = "graph/sim.rs"]
 mod sim;
 
-use shardrun::{CancellationToken, ContinueMode, Run, Runtime, TaskStatus};
+use shardrun::{CancellationToken, ContinueMode, Policy, Run, Runtime, TaskStatus};
 use sim::{How, scene, t};
 use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
 
 const NEVER: ContinueMode = ContinueMode::Never;
 const ALWAYS: ContinueMode = ContinueMode::Always;
@@ -149,13 +150,52 @@ fn s69_s71_a_run_that_is_aborted_before_it_starts_starts_nothing() {
         let token = CancellationToken::new();
         token.cancel();
         let runtime = Runtime::builder().workers(1).build().unwrap();
-        let run = Run::<()>::new(plan.build().unwrap()).mode(mode).abort_on(&token);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let policy = Told(told.clone());
+        let run = Run::<()>::new(plan.build().unwrap()).mode(mode).policy(Box::new(policy)).abort_on(&token);
         fn nothing(_: &shardrun::TaskCx) {
             unreachable!("nothing may start")
         }
         let report = run.start(&runtime, nothing).wait().unwrap();
         assert_eq!(report.tally().aborted, 3);
+        assert_eq!(*told.lock().unwrap(), ["begin", "end"]);
     }
+}
+
+/// A policy that notes what it is told.
+struct Told(Arc<Mutex<Vec<&'static str>>>);
+
+impl Policy for Told {
+    fn name(&self) -> &str {
+        "told"
+    }
+    fn begin(&mut self, _: &shardrun::Plan, _: &shardrun::PolicyWaker) -> Vec<String> {
+        self.0.lock().unwrap().push("begin");
+        Vec::new()
+    }
+    fn ask(&mut self, _: shardrun::TaskId, _: &shardrun::Running<'_>) -> shardrun::Answer {
+        self.0.lock().unwrap().push("ask");
+        shardrun::Answer::Admit
+    }
+    fn end(&mut self) -> Vec<String> {
+        self.0.lock().unwrap().push("end");
+        Vec::new()
+    }
+}
+
+#[test]
+fn what_is_said_of_tasks_that_are_not_there_does_nothing() {
+    let mut other = shardrun::Plan::builder();
+    for _ in 0..9 {
+        other.task("");
+    }
+    let foreign = other.build().unwrap().tasks().last().unwrap();
+    let ran = scene(1, [t("a", 5)]).at(2, move |run, _| {
+        run.server_died(foreign);
+        run.server_exited(foreign);
+    });
+    assert!(ran.run().report.is_success());
+    assert_eq!(shardrun::contained_panics(), 0, "nothing of ours panicked");
 }
 
 #[test]

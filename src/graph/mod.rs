@@ -4,7 +4,7 @@
 mod budget;
 mod builder;
 pub(crate) mod combine;
-mod counted;
+pub(crate) mod counted;
 mod edges;
 mod ended;
 mod engine;

@@ -7,6 +7,7 @@ mod flight_join;
 mod flight_list;
 mod flight_oneshot;
 mod flight_state;
+mod graph_hands;
 mod graph_section;
 mod runner;
 mod stages_demand;

@@ -38,6 +38,14 @@ const SEEDED: &[Seeded] = &[
     ("poll.no_help", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
     ("stamp.help_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
     ("stamp.capture_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
+    (
+        "graph.hands.push_no_fence",
+        "models::graph_hands::pushed_work_is_seen_by_who_leaves_or_its_pusher_sends_for_somebody",
+    ),
+    (
+        "graph.hands.leave_no_fence",
+        "models::graph_hands::pushed_work_is_seen_by_who_leaves_or_its_pusher_sends_for_somebody",
+    ),
     ("graph.section.count_after", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),

@@ -46,6 +46,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/flight/state.rs", "the flight's word, with the argument of each edge beside it"),
     ("src/graph/combine.rs", "the count of open requests, which says who serves"),
     ("src/graph/counted/crew.rs", "the words that count dependencies, helpers and what is left"),
+    ("src/graph/counted/hands.rs", "helpers are counted in and out, against work that is pushed"),
     ("src/graph/counted/seats.rs", "a seat is taken and given up"),
     ("src/observe/counters.rs", "counters are relaxed, each with one writer"),
     ("src/runtime/affinity.rs", "one automatically pinned runtime at a time in a process"),

@@ -9,12 +9,13 @@ use super::super::ids::TaskId;
 use super::super::plan::Plan;
 use super::super::run::RunError;
 use super::super::status::{ContinueMode, TaskStatus};
+use super::hands::Hands;
 use super::seats::Seats;
 use super::{CountedEnd, CountedReport};
 use crate::flight::{CancelRegistration, Completion, FlightId, FlightRef, Phase, catch};
 use crate::runtime::{Job, Place, Spawner};
 use crate::sync::CachePadded;
-use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal, Worker};
 use crate::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -54,8 +55,7 @@ pub(super) struct Crew<F> {
     words: Box<[AtomicU32]>,
     seats: Seats,
     stop: AtomicU32,
-    helpers_max: u64,
-    helpers: CachePadded<AtomicU64>,
+    hands: Hands,
     /// How many of the tasks without dependencies have been taken.
     first: CachePadded<AtomicU64>,
     first_count: u64,
@@ -92,8 +92,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
             words,
             seats: Seats::new(helpers_max as usize),
             stop: AtomicU32::new(0),
-            helpers_max: u64::from(helpers_max),
-            helpers: CachePadded::new(AtomicU64::new(0)),
+            hands: Hands::new(u64::from(helpers_max)),
             first: CachePadded::new(AtomicU64::new(0)),
             first_count,
             left: CachePadded::new(AtomicU64::new(left)),
@@ -113,24 +112,15 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
         if self.plan.is_empty() {
             return self.finish();
         }
-        let wanted = self.first_count.div_ceil(FIRST_MAX).clamp(1, self.helpers_max);
+        let wanted = self.first_count.div_ceil(FIRST_MAX).clamp(1, self.hands.most());
         for _ in 0..wanted {
             self.add_helper();
         }
     }
 
-    /// Counts one more helper, if there may be one.
-    fn join(&self) -> bool {
-        // ordering: the count is judged after the caller's fence; `take` of the seat orders what the helper sees.
-        let joined = self.helpers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |helpers| {
-            (helpers < self.helpers_max).then_some(helpers + 1)
-        });
-        joined.is_ok()
-    }
-
     fn add_helper(&self) {
         if let Some(run) = self.me.upgrade()
-            && self.join()
+            && self.hands.join()
         {
             let seat = self.seats.take();
             let helper = Helper { run: Some(run), seat: seat as u32, quota: 1 };
@@ -142,10 +132,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
     /// More than the caller can run next is ready: somebody may join.
     #[inline]
     fn pushed(&self) {
-        // ordering: pairs with the fence in `Helper::leave`. If we come first, who leaves sees what we pushed; else we see that
-        // it has left.
-        fence(Ordering::SeqCst);
-        if self.helpers.load(Ordering::Relaxed) < self.helpers_max && !self.is_stopped() {
+        if self.hands.wanted() && !self.is_stopped() {
             self.add_helper();
         }
     }
@@ -332,10 +319,8 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
     /// Leaves for want of work, unless there is some after all: then it sits down again.
     fn stay(&mut self, run: &Crew<F>) -> bool {
         run.seats.give_up(self.seat as usize);
-        // ordering: pairs with `Crew::pushed`, by the fence.
-        run.helpers.fetch_sub(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        if run.has_work() && run.join() {
+        run.hands.leave();
+        if run.has_work() && run.hands.join() {
             self.seat = run.seats.take() as u32;
             return true;
         }

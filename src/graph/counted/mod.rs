@@ -2,6 +2,7 @@
 //! It does not know lanes, priorities or policies; a plan that speaks of them is refused.
 
 mod crew;
+pub(crate) mod hands;
 mod seats;
 
 use super::ids::TaskId;

@@ -147,6 +147,7 @@ pub(crate) struct Machine {
     /// if nobody wants to know.
     waits: Box<[u64]>,
     failures: u32,
+    begun: bool,
     tripped: bool,
     aborted: bool,
     /// Tasks without an outcome.
@@ -202,6 +203,7 @@ impl Machine {
             gate,
             waits: vec![0; stamps].into(),
             failures: 0,
+            begun: false,
             tripped: false,
             aborted: false,
             in_flight: 0,
@@ -224,8 +226,13 @@ impl Machine {
     /// The run begins: starts what can start.
     pub(crate) fn begin(&mut self, now: Duration, waker: &PolicyWaker) {
         self.now = now;
+        self.begun = true;
         if let Some(gate) = &mut self.gate {
             gate.begin(&self.plan, waker, now, &mut self.effects);
+        }
+        if self.aborted {
+            self.settle_all_unstarted();
+            return self.tick();
         }
         for task in 0..self.tasks.len() as u32 {
             if self.tasks[task as usize].is(RESTORE) {
@@ -281,21 +288,23 @@ impl Machine {
         self.tick();
     }
 
-    /// Nothing more is to start, and what has not started ends as aborted.
+    /// Nothing more is to start, and what has not started ends as aborted; of a run that has not begun, when it begins.
     pub(crate) fn abort(&mut self, now: Duration) {
         self.now = now;
-        if !self.aborted {
-            self.aborted = true;
-            self.settle_all_unstarted();
+        let before = std::mem::replace(&mut self.aborted, true);
+        if self.begun {
+            if !before {
+                self.settle_all_unstarted();
+            }
+            self.tick();
         }
-        self.tick();
     }
 
     /// A server that was ready has died.
     pub(crate) fn server_died(&mut self, task: u32, now: Duration) {
         self.now = now;
         self.free_reservation(task);
-        let state = &mut self.tasks[task as usize];
+        let Some(state) = self.tasks.get_mut(task as usize) else { return };
         if state.phase == Phase::Done && state.status == Some(TaskStatus::Success) && !state.is(DEAD) {
             state.flags |= DEAD;
             self.fail();
