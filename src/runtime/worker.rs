@@ -23,6 +23,9 @@ const STREAK_MAX: u8 = 3;
 const OUTSIDE_EVERY: u32 = 16;
 /// How many jobs such a look takes along.
 const OUTSIDE_TAKE: usize = 4;
+/// Jobs of one level that a worker keeps in its own queue. Beyond that they go to the shared queue, which grows by blocks and
+/// copies nothing, until the own queue has run empty: so both are served in the order of arrival.
+const OWN_MAX: u32 = 1024;
 /// Rounds of spinning during which a thief leaves a victim its continuation, which it will most likely run at once.
 const HOT_PATIENCE: u32 = 32;
 /// Victims looked at in one round of spinning.
@@ -47,6 +50,8 @@ pub(crate) struct Worker {
     next: Cell<Option<Job>>,
     /// One bit: the level of `next`. Zero if there is none.
     next_bit: Cell<u32>,
+    /// Pushes to the own queue of each level since it was last known to be small.
+    pushes: [Cell<u32>; LEVELS],
     cursor: Cell<Cursor>,
     streak: Cell<u8>,
     tick: Cell<u32>,
@@ -64,6 +69,7 @@ impl Worker {
             queues: std::array::from_fn(|_| Queue::new_fifo()),
             next: Cell::new(None),
             next_bit: Cell::new(0),
+            pushes: Default::default(),
             cursor: Cell::new(Cursor::default()),
             streak: Cell::new(0),
             tick: Cell::new(0),
@@ -176,21 +182,51 @@ impl Worker {
         result
     }
 
-    /// Pushes to the worker's own queue. Refusing is the caller's affair.
+    /// Pushes to the worker's own queue, if that is not too long. Refusing is the caller's affair.
     #[inline]
     pub(crate) fn push(&self, level: usize, job: Job) {
-        self.queues[level].push(job);
-        self.mark(level);
-        self.crew().pushed(None, Some(self.index));
+        if self.has_room(level) {
+            self.queues[level].push(job);
+            self.mark(level);
+            self.crew().pushed(None, Some(self.index));
+        } else {
+            self.crew().inject(level, std::iter::once(job));
+        }
     }
 
     /// Pushes many with one look for somebody to help.
     pub(crate) fn push_all(&self, level: usize, jobs: impl Iterator<Item = Job>) {
-        for job in jobs {
-            self.queues[level].push(job);
+        let mut jobs = jobs.peekable();
+        while jobs.peek().is_some() && self.has_room(level) {
+            if let Some(job) = jobs.next() {
+                self.queues[level].push(job);
+            }
         }
         self.mark(level);
-        self.crew().pushed(None, Some(self.index));
+        if jobs.peek().is_some() {
+            self.crew().inject(level, jobs);
+        } else {
+            self.crew().pushed(None, Some(self.index));
+        }
+    }
+
+    #[inline(always)]
+    fn has_room(&self, level: usize) -> bool {
+        let pushes = self.pushes[level].get();
+        if pushes < OWN_MAX {
+            self.pushes[level].set(pushes + 1);
+            return true;
+        }
+        self.makes_room(level)
+    }
+
+    /// Whether the own queue of a level is short, although there were many pushes.
+    #[cold]
+    fn makes_room(&self, level: usize) -> bool {
+        let long = self.pushes[level].get() > OWN_MAX || self.queues[level].len() >= OWN_MAX as usize / 2;
+        // One more than the limit says that jobs stand in the shared queue behind those here.
+        self.pushes[level].set(if long { OWN_MAX + 1 } else { 1 });
+        !long
     }
 
     /// Makes `job` the next continuation, seen by thieves. The one that was there goes to its queue.
@@ -289,6 +325,7 @@ impl Worker {
             return Some(job);
         }
         self.unmark(level);
+        self.pushes[level].set(0);
         if outside && let Some(job) = self.crew().take_injected(level, &self.queues[level]) {
             if !self.queues[level].is_empty() {
                 self.mark(level);
