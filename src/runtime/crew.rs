@@ -12,7 +12,7 @@ use super::hot::HotSlot;
 use super::job::Job;
 use super::place::{LEVELS, Pool};
 use crate::observe::{Tally, WorkerCounters, WorkerId, WorkerKind};
-use crate::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal, Stealer, Worker as Queue};
 use crate::sync::thread::Thread;
 use crate::sync::{CachePadded, OnceLock, mutant, stat};
@@ -113,7 +113,7 @@ pub(crate) struct Crew {
     /// Threads that are not spares.
     pub(crate) regular: usize,
     /// Slots whose threads were started; spares come after the regular ones.
-    pub(crate) started: AtomicUsize,
+    pub(crate) started: stat::AtomicUsize,
     /// Spares that are to rest, since the workers that they stood in for are back.
     pub(crate) surplus: AtomicU64,
     pub(crate) outside_wakes: Tally,
@@ -129,7 +129,7 @@ impl Crew {
             injectors: std::array::from_fn(|_| Injector::new()),
             slots: (0..regular + spares).map(|_| CachePadded::new(Slot::new())).collect(),
             regular,
-            started: AtomicUsize::new(regular),
+            started: stat::AtomicUsize::new(regular),
             surplus: AtomicU64::new(0),
             outside_wakes: Tally::default(),
         }
@@ -149,7 +149,7 @@ impl Crew {
 
     /// The slots of all threads that were ever started.
     pub(crate) fn slots(&self) -> &[CachePadded<Slot>] {
-        &self.slots[..self.started.load(Ordering::Acquire).min(self.slots.len())]
+        &self.slots[..self.started.load(stat::Ordering::Acquire).min(self.slots.len())]
     }
 
     /// How many threads this crew can have.
@@ -188,7 +188,7 @@ impl Crew {
             if door & (1 << level) == 0 {
                 self.hint(level);
             }
-            if door & CLOSED != 0 {
+            if door & CLOSED != 0 && !mutant("close.push_without_look") {
                 self.drain();
                 return;
             }
@@ -245,7 +245,9 @@ impl Crew {
 
     /// The shared queues that hold jobs, whatever the hints say.
     pub(crate) fn injectors_with_work(&self) -> impl Iterator<Item = usize> {
-        (0..LEVELS).filter(|level| !self.injectors[*level].is_empty())
+        // loom counts every load: there one level stands for all.
+        let levels = if cfg!(shardrun_loom) { 1 } else { LEVELS };
+        (0..levels).filter(|level| !self.injectors[*level].is_empty())
     }
 
     /// Whether any queue holds a job that somebody could take.
@@ -266,14 +268,17 @@ impl Crew {
         self.door.fetch_and(!SEARCHING, Ordering::AcqRel);
     }
 
-    /// The searcher has found a job: gives the role up and wakes the next if there is more.
-    pub(crate) fn found(&self, waker: usize) {
-        self.end_search();
+    /// One that searched, and whom submitters may have trusted, has found a job: gives the role up if it still has it, and
+    /// wakes the next if there is more.
+    pub(crate) fn found(&self, index: usize, searching: bool) {
+        if searching {
+            self.end_search();
+        }
         if !mutant("park.found_without_barrier") {
             barrier::full(); // pairs with `pushed`
         }
         if !mutant("park.found_without_look") && self.idle.any() && self.has_work() {
-            self.wake_one(Some(waker));
+            self.wake_one(Some(index));
         }
     }
 
@@ -369,5 +374,26 @@ impl Crew {
         for slot in self.slots() {
             slot.add_depths(depths);
         }
+    }
+}
+
+/// Shorter ways for models that look at one protocol at a time.
+#[cfg(all(test, shardrun_loom))]
+impl Crew {
+    /// The calling thread is worker `index`, which thieves know nothing of.
+    pub(crate) fn sleeper(&self, index: usize) {
+        let _ = self.slots[index].thread.set(crate::sync::thread::current());
+        self.started.store(0, stat::Ordering::Relaxed);
+    }
+
+    /// Pushes, without the hint.
+    pub(crate) fn push_unhinted(&self, job: Job) {
+        self.injectors[0].push(job);
+        self.pushed(None, None);
+    }
+
+    /// Takes, without the hint.
+    pub(crate) fn take_unhinted(&self) -> Option<Job> {
+        self.injectors[0].steal().success()
     }
 }

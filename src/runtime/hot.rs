@@ -4,6 +4,7 @@
 use super::job::Job;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::cell::UnsafeCell;
+use crate::sync::mutant;
 use std::mem::MaybeUninit;
 
 /// Nothing inside; the owner may put.
@@ -57,14 +58,18 @@ impl HotSlot {
     pub(crate) fn take(&self) -> Option<(usize, Job)> {
         let full = self.state.load(Ordering::Relaxed);
         // ordering: pairs with `put`: the winner sees the job that was put before this state.
-        if full < FULL || self.state.compare_exchange(full, TAKING, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        if full < FULL {
+            return None;
+        }
+        let claimed = self.state.compare_exchange(full, TAKING, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        if !claimed && !mutant("hot.take_without_claim") {
             return None;
         }
         // SAFETY: the compare-and-swap has one winner, nobody else touches the cell until it stores EMPTY, and FULL means
         // that a job was written.
         let job = self.job.with(|cell| unsafe { (*cell).assume_init_read() });
         // ordering: pairs with the load in `put`: the owner writes the cell only after this read of it.
-        self.state.store(EMPTY, Ordering::Release);
+        self.state.store(EMPTY, if mutant("hot.empty_relaxed") { Ordering::Relaxed } else { Ordering::Release });
         Some(((full - FULL) as usize, job))
     }
 }

@@ -19,6 +19,7 @@ mod hot;
 mod job;
 mod permits;
 mod place;
+mod search;
 mod spawner;
 mod spin;
 mod start;
@@ -44,3 +45,17 @@ pub(crate) use place::LEVELS;
 pub(crate) use spawner::{Spawner, current_pool};
 pub(crate) use start::blocking;
 pub(crate) use stripe::{stripe, stripes};
+
+/// What the models under `tests/models` reach into.
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) mod modelled {
+    pub(crate) use super::affinity::Plan;
+    pub(crate) use super::clock::TimeSource;
+    pub(crate) use super::crew::Crew;
+    pub(crate) use super::engine::{Config, Engine, Sizes};
+    pub(crate) use super::hot::HotSlot;
+    pub(crate) use super::search::Search;
+    pub(crate) use super::threads::Threads;
+    pub(crate) use super::timer::{Deadline, Timer};
+    pub(crate) use super::worker::{End, Worker};
+}

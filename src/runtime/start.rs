@@ -95,17 +95,18 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
         engine.event(&Event::SpareStarted { worker: crew.id(spare) });
         return true;
     }
-    let mut index = crew.started.load(Ordering::Acquire);
+    let mut index = crew.started.load(stat::Ordering::Acquire);
     while index < crew.capacity() {
         // ordering: the slot's contents are published by the thread that opens it.
-        match crew.started.compare_exchange(index, index + 1, Ordering::AcqRel, Ordering::Acquire) {
+        match crew.started.compare_exchange(index, index + 1, stat::Ordering::AcqRel, stat::Ordering::Acquire) {
             Ok(_) => {
                 if worker(engine, pool, index).is_ok() {
                     engine.event(&Event::SpareStarted { worker: crew.id(index) });
                     return true;
                 }
                 // Give the slot back, unless another one was taken meanwhile.
-                let _ = crew.started.compare_exchange(index + 1, index, Ordering::AcqRel, Ordering::Relaxed);
+                let _ =
+                    crew.started.compare_exchange(index + 1, index, stat::Ordering::AcqRel, stat::Ordering::Relaxed);
                 break;
             }
             Err(now) => index = now,

@@ -10,6 +10,8 @@ mod flight_state;
 mod graph_hands;
 mod graph_section;
 mod runner;
+mod runtime_jobs;
+mod runtime_parking;
 mod stages_demand;
 mod stages_tickets;
 #[cfg(shardrun_loom)]

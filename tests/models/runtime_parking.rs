@@ -1,0 +1,228 @@
+//! The parking protocol: real workers, real queues of the world that is built, and submitters that come just as all go to sleep.
+//! It does not know time: a spinner looks around once.
+
+use crate::models::check;
+#[cfg(shardrun_loom)]
+use crate::runtime::modelled::{Crew, Search};
+use crate::runtime::{Job, Pool};
+#[cfg(shardrun_shuttle)]
+use crate::runtime::{
+    Place, Priority,
+    modelled::{Config, End, Engine, Plan, Sizes, Threads, TimeSource, Worker},
+};
+use crate::sync::atomic::{AtomicUsize, Ordering};
+use crate::sync::{Arc, thread};
+#[cfg(shardrun_shuttle)]
+use std::time::{Duration, Instant};
+
+#[cfg(shardrun_shuttle)]
+fn engine(workers: usize, spin: Duration) -> Arc<Engine> {
+    let config = Config {
+        thread_name: String::from("model"),
+        stack_size: 0,
+        on_start: None,
+        on_stop: None,
+        spin,
+        crowded: false,
+        plan: Plan::off(None),
+    };
+    let sizes = Sizes { workers, io_threads: 0, spares: 0 };
+    let threads = Threads::failing_after(None);
+    Arc::new(Engine::new(sizes, config, TimeSource::System(Instant::now()), None, None, threads))
+}
+
+#[cfg(shardrun_shuttle)]
+fn work(engine: &Arc<Engine>, index: usize) -> thread::JoinHandle<End> {
+    let engine = engine.clone();
+    thread::spawn(move || Worker::new(engine, Pool::Workers, index).work())
+}
+
+/// A job that, as the last of `left`, ends the model. If a job is left behind nobody ends it: that is a deadlock.
+#[cfg(shardrun_shuttle)]
+fn job(engine: &Arc<Engine>, left: &Arc<AtomicUsize>) -> Job {
+    let (engine, left) = (engine.clone(), left.clone());
+    Job::new(move || {
+        if left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            engine.crew(Pool::Workers).close();
+        }
+    })
+}
+
+#[cfg(shardrun_shuttle)]
+fn everybody_gets_work(workers: usize, submitters: usize, each: usize, spin: Duration) {
+    let engine = engine(workers, spin);
+    let left = Arc::new(AtomicUsize::new(submitters * each));
+    let workers: Vec<_> = (0..workers).map(|index| work(&engine, index)).collect();
+    let submit = move |engine: Arc<Engine>, left: Arc<AtomicUsize>| {
+        for _ in 0..each {
+            engine.submit(Place::workers(Priority::Critical), job(&engine, &left));
+        }
+    };
+    let others: Vec<_> = (1..submitters)
+        .map(|_| {
+            let (engine, left) = (engine.clone(), left.clone());
+            thread::spawn(move || submit(engine, left))
+        })
+        .collect();
+    submit(engine.clone(), left.clone());
+    for other in others {
+        other.join().unwrap();
+    }
+    for worker in workers {
+        assert_eq!(worker.join().unwrap(), End::Closed);
+    }
+    assert_eq!(left.load(Ordering::Acquire), 0);
+}
+
+/// A worker comes for its next job, as in `Worker::search`, and is then busy for ever: only the other can take the other job.
+#[cfg(shardrun_loom)]
+fn come_to_work(crew: &Crew, index: usize, searches: bool) {
+    crew.sleeper(index);
+    let mut search = Search::default();
+    if searches {
+        search.begin(crew);
+    }
+    loop {
+        if crew.take_unhinted().is_some() {
+            search.end(crew, index);
+            return;
+        }
+        if search.may_sleep(crew, index) {
+            crew.sleep(index);
+            search.woken();
+        }
+    }
+}
+
+#[cfg(shardrun_loom)]
+fn two_and_two(searches: bool) {
+    let crew = Arc::new(Crew::new(Pool::Workers, 2, 0));
+    let worker = |index| {
+        let crew = crew.clone();
+        thread::spawn(move || come_to_work(&crew, index, searches))
+    };
+    let workers = [worker(0), worker(1)];
+    let theirs = crew.clone();
+    let other = thread::spawn(move || theirs.push_unhinted(Job::new(|| {})));
+    crew.push_unhinted(Job::new(|| {}));
+    for thread in workers.into_iter().chain([other]) {
+        thread.join().unwrap();
+    }
+}
+
+/// No worker sleeps while a job waits, although both may be on their way to sleep when the jobs come: else loom reports a
+/// deadlock.
+#[cfg(shardrun_loom)]
+#[test]
+fn two_sleepers_two_submitters() {
+    check(|| two_and_two(false));
+}
+
+/// The same while a worker searches, which submitters trust.
+#[cfg(shardrun_loom)]
+#[test]
+fn two_searchers_two_submitters() {
+    check(|| two_and_two(true));
+}
+
+/// No worker sleeps through the end, whenever two threads close the crew.
+#[cfg(shardrun_loom)]
+#[test]
+fn two_sleepers_two_closers() {
+    check(|| {
+        let crew = Arc::new(Crew::new(Pool::Workers, 2, 0));
+        let worker = |index| {
+            let crew = crew.clone();
+            thread::spawn(move || {
+                crew.sleeper(index);
+                let mut search = Search::default();
+                while !crew.is_closed() {
+                    if search.may_sleep(&crew, index) {
+                        crew.sleep(index);
+                        search.woken();
+                    }
+                }
+            })
+        };
+        let workers = [worker(0), worker(1)];
+        let theirs = crew.clone();
+        let other = thread::spawn(move || theirs.close());
+        crew.close();
+        for thread in workers.into_iter().chain([other]) {
+            thread.join().unwrap();
+        }
+    });
+}
+
+/// Where a shared queue holds a job at the end, its hint says so, whoever pushed and found it empty meanwhile.
+#[cfg(shardrun_loom)]
+#[test]
+fn hints_outlast_the_jobs() {
+    check(|| {
+        let crew = Arc::new(Crew::new(Pool::Workers, 1, 0));
+        let pusher = |crew: Arc<Crew>| crew.inject(0, std::iter::once(Job::new(|| {})));
+        let taker = |crew: Arc<Crew>| drop(crew.take_one_injected(0));
+        let threads = [
+            thread::spawn({
+                let crew = crew.clone();
+                move || pusher(crew)
+            }),
+            thread::spawn({
+                let crew = crew.clone();
+                move || taker(crew)
+            }),
+            thread::spawn({
+                let crew = crew.clone();
+                move || taker(crew)
+            }),
+        ];
+        pusher(crew.clone());
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert!(crew.look().0 & 1 != 0 || crew.injectors_with_work().next().is_none(), "a job without a hint");
+    });
+}
+
+/// A job pushed beside a shutdown is refused, or dropped exactly once; none stays in the queue.
+#[cfg(shardrun_loom)]
+#[test]
+fn push_against_close() {
+    struct Dropped(Arc<AtomicUsize>);
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+    check(|| {
+        let crew = Arc::new(Crew::new(Pool::Workers, 1, 0));
+        let drops = Arc::new(AtomicUsize::new(0));
+        let push = |crew: Arc<Crew>, drops: Arc<AtomicUsize>| {
+            let dropped = Dropped(drops);
+            let job = Job::new(move || drop(dropped));
+            if !crew.is_closed() {
+                crew.inject(0, std::iter::once(job));
+            }
+        };
+        let close = |crew: Arc<Crew>| {
+            crew.close();
+            crew.drain();
+        };
+        let (c1, d1, c2, c3) = (crew.clone(), drops.clone(), crew.clone(), crew.clone());
+        let threads =
+            [thread::spawn(move || push(c1, d1)), thread::spawn(move || close(c2)), thread::spawn(move || close(c3))];
+        push(crew.clone(), drops.clone());
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(drops.load(Ordering::Acquire), 2, "a job was left behind");
+    });
+}
+
+/// Every one of eight jobs runs, on four real workers that spin and sleep, from four submitters.
+#[cfg(shardrun_shuttle)]
+#[test]
+fn four_workers_four_submitters() {
+    check(|| everybody_gets_work(4, 4, 2, Duration::from_micros(1)));
+    check(|| everybody_gets_work(4, 4, 2, Duration::ZERO));
+}
