@@ -13,7 +13,7 @@ use super::spin::Spin;
 use crate::observe::Event;
 use crate::sync::atomic::Ordering;
 use crate::sync::queue::Worker as Queue;
-use crate::sync::{Arc, hint, stat, thread};
+use crate::sync::{Arc, hint, mutant, stat, thread};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -328,9 +328,7 @@ impl Worker {
         self.unmark(level);
         self.pushes[level].set(0);
         if outside && let Some(job) = self.crew().take_injected(level, &self.queues[level]) {
-            if !self.queues[level].is_empty() {
-                self.mark(level);
-            }
+            self.brought(level);
             self.streak.set(0);
             return Some(job);
         }
@@ -352,9 +350,21 @@ impl Worker {
     /// Moves a few jobs from the shared queue behind the worker's own, so that outside work is never shut out.
     fn take_along(&self, level: usize) {
         for _ in 0..OUTSIDE_TAKE {
-            let Some(job) = self.crew().take_one_injected(level) else { return };
+            let Some(job) = self.crew().take_one_injected(level) else { break };
             self.queues[level].push(job);
+        }
+        self.brought(level);
+    }
+
+    /// Jobs may have come along into the own queue. While they were on their way nobody saw them, so whoever then looked at all
+    /// queues may sleep by now: this is a push like any other.
+    #[inline]
+    fn brought(&self, level: usize) {
+        if !self.queues[level].is_empty() {
             self.mark(level);
+            if !mutant("park.moved_in_silence") {
+                self.crew().pushed(None, Some(self.index));
+            }
         }
     }
 
@@ -428,9 +438,7 @@ impl Worker {
         let crew = self.crew();
         for level in crew.injectors_with_work() {
             if let Some(job) = crew.take_injected(level, &self.queues[level]) {
-                if !self.queues[level].is_empty() {
-                    self.mark(level);
-                }
+                self.brought(level);
                 return Some(job);
             }
         }
@@ -448,9 +456,7 @@ impl Worker {
             let taken = slots[victim].steal(&self.queues);
             let taken = taken.or_else(|| if hot { slots[victim].hot.take() } else { None });
             if let Some((level, job)) = taken {
-                if !self.queues[level].is_empty() {
-                    self.mark(level);
-                }
+                self.brought(level);
                 self.stole(victim);
                 return Some(job);
             }

@@ -74,6 +74,14 @@ const SEEDED: &[Seeded] = &[
 /// Bugs that shuttle's models must notice (no fence faults: shuttle runs every access sequentially consistent).
 #[cfg(shardrun_shuttle)]
 const SEEDED: &[Seeded] = &[
+    ("park.no_second_look", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
+    ("park.no_hand_over", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
+    ("park.found_without_look", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
+    ("park.moved_in_silence", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
+    ("hot.take_without_claim", "models::runtime_jobs::a_continuation_is_taken_once"),
+    ("timer.no_second_look", "models::runtime_jobs::b07_an_early_deadline_is_not_slept_past"),
+    ("permits.leave_without_look", "models::runtime_jobs::permits_reach_all_who_wait"),
+    ("permits.abandon_without_serving", "models::runtime_jobs::b84_who_gives_up_makes_way"),
     ("flight.seal_by_store", "models::flight_state::two_publishers_and_a_cancel"),
     ("flight.claim_ignores_gates", "models::flight_state::gates_against_admission"),
     ("flight.failure_after_drop", "models::flight_state::gates_against_admission"),

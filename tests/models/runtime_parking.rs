@@ -13,6 +13,8 @@ use crate::runtime::{
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, thread};
 #[cfg(shardrun_shuttle)]
+use crate::sync::{Condvar, Mutex};
+#[cfg(shardrun_shuttle)]
 use std::time::{Duration, Instant};
 
 #[cfg(shardrun_shuttle)]
@@ -225,4 +227,38 @@ fn push_against_close() {
 fn four_workers_four_submitters() {
     check(|| everybody_gets_work(4, 4, 2, Duration::from_micros(1)));
     check(|| everybody_gets_work(4, 4, 2, Duration::ZERO));
+}
+
+/// Four jobs that wait for each other all run at once: no worker sleeps while one of them is left.
+#[cfg(shardrun_shuttle)]
+#[test]
+fn four_jobs_at_once_get_four_workers() {
+    let model = |spin| {
+        let engine = engine(4, spin);
+        let here = Arc::new((Mutex::new(0), Condvar::new()));
+        let workers: Vec<_> = (0..4).map(|index| work(&engine, index)).collect();
+        let submitters: Vec<_> = (0..4)
+            .map(|_| {
+                let (engine, here) = (engine.clone(), here.clone());
+                thread::spawn(move || {
+                    let theirs = engine.clone();
+                    let job = Job::new(move || {
+                        let mut count = here.0.lock();
+                        *count += 1;
+                        here.1.notify_all();
+                        while *count < 4 {
+                            count = here.1.wait(count).unwrap();
+                        }
+                        drop(count);
+                        theirs.crew(Pool::Workers).close();
+                    });
+                    engine.submit(Place::workers(Priority::Critical), job);
+                })
+            })
+            .collect();
+        submitters.into_iter().for_each(|thread| thread.join().unwrap());
+        workers.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), End::Closed));
+    };
+    check(move || model(Duration::from_micros(1)));
+    check(move || model(Duration::ZERO));
 }
