@@ -17,6 +17,7 @@ mod fork;
 mod handle;
 mod hot;
 mod job;
+mod own;
 mod permits;
 mod place;
 mod search;

@@ -13,7 +13,7 @@ use super::spin::Spin;
 use crate::observe::Event;
 use crate::sync::atomic::Ordering;
 use crate::sync::queue::Worker as Queue;
-use crate::sync::{Arc, hint, mutant, stat, thread};
+use crate::sync::{Arc, hint, stat, thread};
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,6 @@ const STREAK_MAX: u8 = 3;
 const OUTSIDE_EVERY: u32 = 16;
 /// How many jobs such a look takes along.
 const OUTSIDE_TAKE: usize = 4;
-/// Jobs of one level that a worker keeps in its own queue. Beyond that they go to the shared queue, which grows by blocks and
-/// copies nothing, until the own queue has run empty: so both are served in the order of arrival.
-const OWN_MAX: u32 = 1024;
 /// Rounds of spinning during which a thief leaves a victim its continuation, which it will most likely run at once.
 const HOT_PATIENCE: u32 = 32;
 /// Victims looked at in one round of spinning.
@@ -46,13 +43,13 @@ pub(crate) struct Worker {
     engine: Arc<Engine>,
     pub(crate) pool: Pool,
     pub(crate) index: usize,
-    queues: [Queue<Job>; LEVELS],
+    pub(super) queues: [Queue<Job>; LEVELS],
     /// The continuation that runs next; no thief sees it, since the worker is about to take it.
-    next: Cell<Option<Job>>,
+    pub(super) next: Cell<Option<Job>>,
     /// One bit: the level of `next`. Zero if there is none.
-    next_bit: Cell<u32>,
+    pub(super) next_bit: Cell<u32>,
     /// Pushes to the own queue of each level since it was last known to be small.
-    pushes: [Cell<u32>; LEVELS],
+    pub(super) pushes: [Cell<u32>; LEVELS],
     cursor: Cell<Cursor>,
     streak: Cell<u8>,
     tick: Cell<u32>,
@@ -99,7 +96,7 @@ impl Worker {
     }
 
     #[inline(always)]
-    fn slot(&self) -> &Slot {
+    pub(super) fn slot(&self) -> &Slot {
         self.crew().slot(self.index)
     }
 
@@ -183,102 +180,6 @@ impl Worker {
         result
     }
 
-    /// Pushes to the worker's own queue, if that is not too long. Refusing is the caller's affair.
-    #[inline]
-    pub(crate) fn push(&self, level: usize, job: Job) {
-        if self.has_room(level) {
-            self.queues[level].push(job);
-            self.mark(level);
-            self.crew().pushed(None, Some(self.index));
-        } else {
-            self.crew().inject(level, std::iter::once(job));
-        }
-    }
-
-    /// Pushes many with one look for somebody to help.
-    pub(crate) fn push_all(&self, level: usize, jobs: impl Iterator<Item = Job>) {
-        let mut jobs = jobs.peekable();
-        while jobs.peek().is_some() && self.has_room(level) {
-            if let Some(job) = jobs.next() {
-                self.queues[level].push(job);
-            }
-        }
-        self.mark(level);
-        if jobs.peek().is_some() {
-            self.crew().inject(level, jobs);
-        } else {
-            self.crew().pushed(None, Some(self.index));
-        }
-    }
-
-    #[inline(always)]
-    fn has_room(&self, level: usize) -> bool {
-        let pushes = self.pushes[level].get();
-        if pushes < OWN_MAX {
-            self.pushes[level].set(pushes + 1);
-            return true;
-        }
-        self.makes_room(level)
-    }
-
-    /// Whether the own queue of a level is short, although there were many pushes.
-    #[cold]
-    fn makes_room(&self, level: usize) -> bool {
-        let long = self.pushes[level].get() > OWN_MAX || self.queues[level].len() >= OWN_MAX as usize / 2;
-        // One more than the limit says that jobs stand in the shared queue behind those here.
-        self.pushes[level].set(if long { OWN_MAX + 1 } else { 1 });
-        !long
-    }
-
-    /// Makes `job` the next continuation, seen by thieves. The one that was there goes to its queue.
-    pub(crate) fn push_hot(&self, level: usize, job: Job) {
-        let slot = self.slot();
-        if let Some((level, older)) = slot.hot.take() {
-            self.queues[level].push(older);
-            self.mark(level);
-        }
-        if let Err(job) = slot.hot.put(level, job) {
-            self.queues[level].push(job);
-            self.mark(level);
-        }
-        self.crew().pushed(None, Some(self.index));
-    }
-
-    /// Makes `job` the next continuation, unseen by thieves until the worker does something else first.
-    #[inline]
-    pub(crate) fn push_next(&self, level: usize, job: Job) {
-        if self.next_bit.get() != 0 {
-            self.expose();
-        }
-        self.next.set(Some(job));
-        self.next_bit.set(1 << level);
-    }
-
-    /// Shows the unseen continuation to thieves.
-    #[cold]
-    pub(crate) fn expose(&self) {
-        let bit = self.next_bit.replace(0);
-        if let Some(job) = self.next.take() {
-            self.push_hot(bit.trailing_zeros() as usize, job);
-        }
-    }
-
-    /// Notes that the own queue of a level may hold jobs.
-    #[inline(always)]
-    fn mark(&self, level: usize) {
-        let levels = &self.slot().levels;
-        let known = levels.load(Ordering::Relaxed);
-        if known & (1 << level) == 0 {
-            // ordering: the push that follows or precedes it is published by the queue; `pushed`'s barrier stands behind both.
-            levels.store(known | 1 << level, Ordering::Relaxed);
-        }
-    }
-
-    fn unmark(&self, level: usize) {
-        let levels = &self.slot().levels;
-        levels.store(levels.load(Ordering::Relaxed) & !(1 << level), Ordering::Relaxed);
-    }
-
     /// The next job by the table, from the worker's own queues and the shared ones.
     #[inline]
     pub(crate) fn select(&self) -> Option<Job> {
@@ -354,18 +255,6 @@ impl Worker {
             self.queues[level].push(job);
         }
         self.brought(level);
-    }
-
-    /// Jobs may have come along into the own queue. While they were on their way nobody saw them, so whoever then looked at all
-    /// queues may sleep by now: this is a push like any other.
-    #[inline]
-    fn brought(&self, level: usize) {
-        if !self.queues[level].is_empty() {
-            self.mark(level);
-            if !mutant("park.moved_in_silence") {
-                self.crew().pushed(None, Some(self.index));
-            }
-        }
     }
 
     /// Whatever the worker still has; for one that ends or rests.
