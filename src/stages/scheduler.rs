@@ -74,6 +74,7 @@ pub struct StagesBuilder<H: Host> {
     first_generation: u64,
     budget: Option<Budget>,
     seed: Option<u64>,
+    files: usize,
 }
 
 impl<H: Host> StagesBuilder<H> {
@@ -109,14 +110,21 @@ impl<H: Host> StagesBuilder<H> {
         self
     }
 
+    /// How many files there will be, as far as that is known: room for their names is made at once, so that the table of files
+    /// does not grow step by step while they come. It is no limit.
+    pub fn expect_files(mut self, files: usize) -> Self {
+        self.files = files;
+        self
+    }
+
     /// Builds the scheduler.
     pub fn build(self) -> Stages<H> {
-        let Self { host, spawner, source_pool, first_generation, budget, seed } = self;
+        let Self { host, spawner, source_pool, first_generation, budget, seed, files } = self;
         let pool = source_pool.unwrap_or_else(|| host.source_pool());
         let hasher = seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, 1, 2));
         Stages::of(Arc::new_cyclic(|core: &Weak<Core<H>>| {
             let shared = Arc::new(Shared::new(host, pool, spawner, first_generation, budget, core.clone()));
-            Core { table: Table::new(|place| Stripe::new(shared.clone(), place), hasher), shared }
+            Core { table: Table::new(files, |place| Stripe::new(shared.clone(), place), hasher), shared }
         }))
     }
 }
@@ -137,6 +145,7 @@ impl<H: Host> Stages<H> {
             first_generation: 1,
             budget: None,
             seed: None,
+            files: 0,
         }
     }
 

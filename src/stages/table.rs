@@ -76,9 +76,10 @@ impl Hasher for Hashed {
 }
 
 impl<H: Host> Table<H> {
-    pub(crate) fn new(stripe: impl Fn((u64, u64)) -> Stripe<H>, hasher: RandomState) -> Self {
+    /// With room for `files` files from the beginning.
+    pub(crate) fn new(files: usize, stripe: impl Fn((u64, u64)) -> Stripe<H>, hasher: RandomState) -> Self {
         Self {
-            slots: HashMap::with_hasher(BuildHasherDefault::default()),
+            slots: HashMap::with_capacity_and_hasher(files, BuildHasherDefault::default()),
             stripes: (0..STRIPES).map(|at| Arc::new(stripe((at as u64, STRIPES as u64)))).collect(),
             hasher,
         }

@@ -21,38 +21,53 @@ pub(crate) struct FileRef(Arc<Name>);
 
 struct Name {
     number: u32,
-    on_disk: Box<Path>,
-    /// Where the path below the directory that is indexed begins.
-    below: usize,
-    /// That path, if it is not simply the rest of the name on disk: not UTF-8, or not with `/`.
-    spelled: Option<Box<str>>,
+    spelling: Spelling,
+}
+
+enum Spelling {
+    /// The path to open, and where in it the path below the directory that is indexed begins.
+    Plain { whole: String, below: usize },
+    /// A path that is not UTF-8, or not spelled with `/`: as it is on disk, and below the directory as it is shown.
+    Odd(Box<(PathBuf, String)>),
 }
 
 impl FileRef {
     /// File `number` of the tree at `root`.
     pub(crate) fn new(number: u32, root: &Path, on_disk: PathBuf) -> Self {
-        let relative = on_disk.strip_prefix(root).unwrap_or(&on_disk);
-        let below = on_disk.as_os_str().len() - relative.as_os_str().len();
-        let spelled = match relative.to_str() {
-            Some(plain)
-                if std::path::MAIN_SEPARATOR == '/' && on_disk.to_str().is_some_and(|all| all.ends_with(plain)) =>
-            {
-                None
+        let spelling = match on_disk.into_os_string().into_string() {
+            Ok(whole) if std::path::MAIN_SEPARATOR == '/' => {
+                let rest = root.to_str().and_then(|root| whole.strip_prefix(root)).unwrap_or(&whole);
+                let below = whole.len() - rest.trim_start_matches('/').len();
+                Spelling::Plain { whole, below }
             }
-            _ => Some(relative.to_string_lossy().replace(std::path::MAIN_SEPARATOR, "/").into()),
+            Ok(whole) => Spelling::odd(root, whole.into()),
+            Err(whole) => Spelling::odd(root, whole.into()),
         };
-        FileRef(Arc::new(Name { number, on_disk: on_disk.into(), below, spelled }))
+        FileRef(Arc::new(Name { number, spelling }))
     }
 
     /// The path below the directory that is indexed, with `/`.
     pub(crate) fn path(&self) -> &str {
-        let name = &self.0;
-        name.spelled.as_deref().or_else(|| name.on_disk.to_str()?.get(name.below..)).unwrap_or_default()
+        match &self.0.spelling {
+            Spelling::Plain { whole, below } => &whole[*below..],
+            Spelling::Odd(odd) => &odd.1,
+        }
     }
 
     /// The path to open.
     pub(crate) fn on_disk(&self) -> &Path {
-        &self.0.on_disk
+        match &self.0.spelling {
+            Spelling::Plain { whole, .. } => Path::new(whole),
+            Spelling::Odd(odd) => &odd.0,
+        }
+    }
+}
+
+impl Spelling {
+    fn odd(root: &Path, on_disk: PathBuf) -> Self {
+        let shown = on_disk.strip_prefix(root).unwrap_or(&on_disk).to_string_lossy();
+        let shown = shown.replace(std::path::MAIN_SEPARATOR, "/");
+        Spelling::Odd(Box::new((on_disk, shown)))
     }
 }
 
@@ -81,9 +96,20 @@ impl fmt::Debug for FileRef {
 pub(crate) struct Span {
     /// The number of the worker.
     pub(crate) track: u32,
-    /// Since the index began.
-    pub(crate) start: Duration,
-    pub(crate) length: Duration,
+    start_nanos: u64,
+    nanos: u64,
+}
+
+impl Span {
+    /// When it began, since the index began.
+    pub(crate) fn start(self) -> Duration {
+        Duration::from_nanos(self.start_nanos)
+    }
+
+    /// How long it ran.
+    pub(crate) fn length(self) -> Duration {
+        Duration::from_nanos(self.nanos)
+    }
 }
 
 /// A Source and what it cost.
@@ -153,22 +179,27 @@ pub(crate) struct Indexer {
     /// All files, once the walk has ended.
     tree: Arc<OnceLock<Tree>>,
     bytes_max: u64,
-    /// Whether the names of definitions are kept, which only an outline shows.
-    keep_names: bool,
+    /// Whether what only an outline shows is kept: the names of definitions, and where each single import leads.
+    keep_details: bool,
     began: Instant,
 }
 
 impl Indexer {
     /// Of a tree that `tree` will hold when all its files are known; files of more than `bytes_max` bytes are refused. With
-    /// `keep_names` outlines can be asked for.
-    pub(crate) fn new(tree: Arc<OnceLock<Tree>>, bytes_max: u64, keep_names: bool, began: Instant) -> Self {
-        Indexer { tree, bytes_max, keep_names, began }
+    /// `keep_details` outlines can be asked for.
+    pub(crate) fn new(tree: Arc<OnceLock<Tree>>, bytes_max: u64, keep_details: bool, began: Instant) -> Self {
+        Indexer { tree, bytes_max, keep_details, began }
     }
 
     fn timed<R>(&self, work: impl FnOnce() -> R) -> (R, Span) {
-        let start = self.began.elapsed();
+        let start_nanos = self.nanos();
         let result = work();
-        (result, Span { track: TRACK.get(), start, length: self.began.elapsed().saturating_sub(start) })
+        (result, Span { track: TRACK.get(), start_nanos, nanos: self.nanos() - start_nanos })
+    }
+
+    /// Since the index began; more than 500 years have room.
+    fn nanos(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
     }
 
     fn tree(&self) -> Result<&Tree, IndexError> {
@@ -194,7 +225,7 @@ impl Host for Indexer {
         let read = || WORKER.with_borrow_mut(|worker| worker.source(file.on_disk(), file.path(), self.bytes_max));
         let (source, span) = self.timed(read);
         let mut source = source.map_err(IndexError::Read)?;
-        if !self.keep_names {
+        if !self.keep_details {
             source.facts.definitions.forget();
         }
         Ok(Timed { source, span })
@@ -202,7 +233,10 @@ impl Host for Indexer {
 
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &Timed) -> Result<Indexed, IndexError> {
         let tree = self.tree()?;
-        let (analysis, span) = self.timed(|| work::analyse(tree, cx.file().0.number, &source.source));
+        let (mut analysis, span) = self.timed(|| work::analyse(tree, cx.file().0.number, &source.source));
+        if !self.keep_details {
+            analysis.forget();
+        }
         Ok(Indexed {
             language: source.source.language,
             bytes: source.source.bytes,

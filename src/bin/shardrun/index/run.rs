@@ -12,7 +12,8 @@ use crate::output::{self, Output, Sink};
 use crate::work::read::Buffer;
 use crate::work::resolve::{Tree, manifests::MANIFEST_BYTES_MAX};
 use shardrun::{
-    BatchHandle, DotWriter, FailureCause, Request, Runtime, StageError, StageValue, Stages, TraceWriter, WorkerKind,
+    BatchHandle, DotWriter, FailureCause, Request, Runtime, StageError, StageHandle, StageValue, Stages, TraceWriter,
+    WorkerKind,
 };
 use std::collections::VecDeque;
 use std::io::Write;
@@ -20,10 +21,13 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// Files that are asked for at once.
-const CHUNK_FILES: usize = 128;
+const CHUNK_FILES: usize = 256;
 /// Chunks that are asked for and not yet added up, per worker, and at least.
 const CHUNKS_PER_WORKER: usize = 4;
 const CHUNKS_MIN: usize = 8;
+
+/// Room in the scheduler's table, made at once: some hundred kilobytes, where its growth would cost more than all its look-ups.
+const FILES_EXPECTED: usize = 1 << 17;
 
 /// Runs the command. Whatever went wrong has been said when it returns.
 pub(crate) fn run(args: &IndexArgs, console: &mut Console) {
@@ -76,7 +80,7 @@ impl Outputs {
                 let artifact = ("artifact", outlined.map(|outlined| outlined.span));
                 for (stage, span) in spans.into_iter().chain([artifact]) {
                     let Some(span) = span else { continue };
-                    trace.span(span.track, path, stage, span.start, span.length, &[])?;
+                    trace.span(span.track, path, stage, span.start(), span.length(), &[])?;
                 }
                 Ok(())
             });
@@ -122,7 +126,7 @@ impl Index {
         let tree = Arc::new(OnceLock::new());
         let host = Indexer::new(tree.clone(), args.max_size << 20, args.outline.is_some(), began);
         Index {
-            stages: Stages::new(&runtime, host),
+            stages: Stages::builder(&runtime, host).expect_files(FILES_EXPECTED).build(),
             tree,
             began,
             window: CHUNKS_MIN.max(runtime.workers() * CHUNKS_PER_WORKER),
@@ -188,8 +192,12 @@ impl Index {
                 open.push_back((chunk, self.ask(chunk)));
             }
             let Some((chunk, batch)) = open.pop_front() else { return };
-            for (file, handle) in chunk.iter().zip(batch.into_handles()) {
-                self.add(file, handle.wait(), console);
+            // The last one is done last, more or less: one wait for all.
+            let mut results: Vec<_> = batch.into_handles().into_iter().rev().map(StageHandle::wait).collect();
+            for file in chunk {
+                if let Some(result) = results.pop() {
+                    self.add(file, result, console);
+                }
             }
             console.done(self.totals.graph.nodes() as u64, files.len() as u64);
         }

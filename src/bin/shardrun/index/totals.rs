@@ -61,7 +61,7 @@ pub(crate) struct StageSum {
 impl StageSum {
     pub(crate) fn add(&mut self, span: Span) {
         self.done += 1;
-        self.time += span.length;
+        self.time += span.length();
     }
 }
 

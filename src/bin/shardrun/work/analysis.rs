@@ -31,6 +31,11 @@ impl Analysis {
         })
     }
 
+    /// Gives back what only an outline shows: where each single import leads.
+    pub(crate) fn forget(&mut self) {
+        (self.outcomes, self.targets) = (Box::default(), Box::default());
+    }
+
     /// How many imports have this verdict.
     pub(crate) fn count(&self, verdict: Verdict) -> u64 {
         u64::from(self.counts[verdict as usize])
