@@ -35,8 +35,10 @@ fn run(program: &Path, arguments: &[&std::ffi::OsStr]) -> (Sample, Value) {
 
 /// Both in turn; the page cache is warm after the first round, which is thrown away.
 pub fn index(place: &Place, effort: Effort) -> Vec<Value> {
-    let folder = std::env::current_exe().expect("this binary has a path");
-    let (ours, rival) = (folder.with_file_name("shardrun"), folder.with_file_name("rayon_index"));
+    // The tool and its rival use the system's allocator, whatever this binary uses: they stand in the plain target folder.
+    let built = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"), PathBuf::from);
+    let [ours, rival] = ["shardrun", "rayon_index"].map(|name| built.join("release").join(name));
     let Some(tree) = tree() else {
         eprintln!("no tree: run perf/tree, or set SHARDRUN_TREE");
         return Vec::new();

@@ -13,6 +13,7 @@ use shardrun_perf::series::{CPU, NS, SWITCHES, Sample, Series, median};
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Files of one round.
@@ -129,6 +130,10 @@ pub fn satisfied(place: &Place, effort: Effort) -> Vec<Value> {
     for file in 0..files as u64 {
         map.pin().insert(file, file);
     }
+    let shared = papaya::HashMap::<u64, Arc<u64>, ahash::RandomState>::with_hasher(ahash::RandomState::new());
+    for file in 0..files as u64 {
+        shared.pin().insert(file, Arc::new(file));
+    }
     let mut series = Series::new("a file whose Source is done", &place.says);
     series.peer(S, || rayon_from_outside(&pools.rayon, latch, files));
     series.peer("papaya get", || {
@@ -138,6 +143,17 @@ pub fn satisfied(place: &Place, effort: Effort) -> Vec<Value> {
             |()| {
                 for file in 0..files as u64 {
                     black_box(map.pin().get(&file));
+                }
+            },
+        )
+    });
+    series.peer("papaya get and Arc clone", || {
+        per_operation(
+            files,
+            || (),
+            |()| {
+                for file in 0..files as u64 {
+                    black_box(shared.pin().get(&file).map(Arc::clone));
                 }
             },
         )
@@ -166,6 +182,7 @@ pub fn satisfied(place: &Place, effort: Effort) -> Vec<Value> {
     });
     series.at_most("shardrun request, satisfied", NS, 0.6, &[S]);
     series.at_most("shardrun try_get_source", NS, 2.0, &["papaya get"]);
+    series.at_most("shardrun try_get_source", NS, 2.0, &["papaya get and Arc clone"]);
     vec![series.run(effort.rounds)]
 }
 
