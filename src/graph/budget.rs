@@ -5,7 +5,8 @@
 use super::ids::TaskId;
 use super::plan::Plan;
 use super::policy::{Answer, Axis, Covers, Freed, Policy, PolicyWaker, Refusal, Running, Usage, Wake};
-use std::collections::HashMap;
+use ahash::AHashMap;
+use smallvec::SmallVec;
 
 /// When a task that wants more of an axis than there is may start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,13 +44,13 @@ pub enum Solo {
 #[derive(Debug, Default)]
 pub struct ResourceBudget {
     axes: Vec<State>,
-    costs: HashMap<u32, Vec<(u16, u64)>>,
+    costs: AHashMap<u32, Vec<(u16, u64)>>,
     /// What every task takes of these axes if nothing is said of it.
     everybody: Vec<(u16, u64)>,
     solo: Solo,
     memory: Option<Axis>,
     over: Vec<String>,
-    names: HashMap<u32, String>,
+    names: AHashMap<u32, String>,
 }
 
 #[derive(Debug)]
@@ -193,7 +194,7 @@ impl Policy for ResourceBudget {
     }
 
     fn started(&mut self, task: TaskId) {
-        let costs: Vec<_> = self.costs_of(task.0).collect();
+        let costs: SmallVec<[_; 4]> = self.costs_of(task.0).collect();
         for (at, amount) in costs {
             let axis = &mut self.axes[usize::from(at)];
             axis.used += u128::from(amount);
@@ -202,7 +203,7 @@ impl Policy for ResourceBudget {
     }
 
     fn finished(&mut self, task: TaskId, usage: Usage, freed: &mut Freed) {
-        let costs: Vec<_> = self.costs_of(task.0).collect();
+        let costs: SmallVec<[_; 4]> = self.costs_of(task.0).collect();
         for (at, amount) in costs {
             let axis = &mut self.axes[usize::from(at)];
             axis.used -= u128::from(amount);

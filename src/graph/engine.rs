@@ -17,7 +17,7 @@ use crate::flight::{
 };
 use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, OnceLock, Weak};
-use std::collections::HashMap;
+use ahash::AHashMap;
 use std::future::Future;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub(crate) struct Decider<X> {
     /// Kept for its room.
     effects: Vec<Effect>,
     /// Outcomes of tasks that owe.
-    owing: HashMap<u32, TaskOutcome<X>>,
+    owing: AHashMap<u32, TaskOutcome<X>>,
     aborted: bool,
 }
 
@@ -111,7 +111,7 @@ pub(crate) struct Parts<X: Send + Sync + 'static> {
 impl<X: Send + Sync + 'static> Engine<X> {
     pub(crate) fn new(parts: Parts<X>) -> Arc<Self> {
         let Parts { ledger, body, spawner, place, stop, machine, observer, completion } = parts;
-        let decider = Decider { machine, effects: Vec::new(), owing: HashMap::new(), aborted: false };
+        let decider = Decider { machine, effects: Vec::new(), owing: AHashMap::new(), aborted: false };
         let teller = Teller { lines: Lines::default(), warnings: Vec::new() };
         Arc::new_cyclic(|me| Self {
             ledger,

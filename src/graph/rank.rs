@@ -11,7 +11,7 @@ use super::plan::Kind;
 use std::time::Duration;
 
 /// Tasks up to which distinct dependents are counted exactly.
-pub(crate) const EXACT_TASKS_MAX: usize = 8_192;
+pub(crate) const EXACT_TASKS_MAX: usize = 4_096;
 /// Tasks times edges up to which they are.
 const EXACT_WORK_MAX: usize = 1 << 33;
 /// Dependents that are counted in one pass over the edges, times 64.

@@ -9,7 +9,8 @@ use super::heap::{Entry, Heap};
 use super::holds::{Cause, Holds, Waking};
 use super::{Effect, Held};
 use crate::flight::catch;
-use std::collections::{HashMap, HashSet, VecDeque};
+use ahash::{AHashMap, AHashSet};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The least that a task was held, once it was.
@@ -53,7 +54,7 @@ pub(crate) struct Gate {
     holds: Holds,
     /// Nobody is to be asked before this wakes.
     closed: Option<(usize, Wake, Option<Duration>)>,
-    refused: HashMap<u32, Refused>,
+    refused: AHashMap<u32, Refused>,
     /// Who was refused, in order of the first refusal.
     first_refused: VecDeque<u32>,
     /// Starts that passed over the first of them.
@@ -61,7 +62,7 @@ pub(crate) struct Gate {
     drain_after: Option<u32>,
     starving: Option<Starving>,
     /// Servers that ended for the run, whose reservations stay.
-    kept: HashSet<u32>,
+    kept: AHashSet<u32>,
     /// How long a local slot was free, and since when one is.
     free: Duration,
     free_since: Option<Duration>,
@@ -85,12 +86,12 @@ impl Gate {
             places: vec![0; tasks].into(),
             holds: Holds::default(),
             closed: None,
-            refused: HashMap::new(),
+            refused: AHashMap::new(),
             first_refused: VecDeque::new(),
             passed: 0,
             drain_after,
             starving: None,
-            kept: HashSet::new(),
+            kept: AHashSet::new(),
             free: Duration::ZERO,
             free_since: None,
             chosen: None,

@@ -4,8 +4,9 @@
 
 use super::super::policy::{Axis, Covers, Wake};
 use super::heap::{Entry, Heap};
+use ahash::AHashMap;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 /// A policy and what it waits for.
@@ -52,8 +53,8 @@ impl List {
 #[derive(Debug, Default)]
 pub(crate) struct Holds {
     lists: Vec<List>,
-    by_key: HashMap<(Cause, Option<u64>), usize>,
-    by_cause: HashMap<Cause, Vec<usize>>,
+    by_key: AHashMap<(Cause, Option<u64>), usize>,
+    by_cause: AHashMap<Cause, Vec<usize>>,
     /// Heads of lists that are awake; an entry counts only while it is its list's head.
     awake: BinaryHeap<Reverse<(Entry, usize)>>,
     /// Lists without a class that are awake: all of their tasks are ready to be asked again.
@@ -92,9 +93,15 @@ impl Holds {
 
     /// What waited for this cause is to be asked again.
     pub(crate) fn wake(&mut self, cause: Cause) {
-        if let Some(lists) = self.by_cause.get(&cause) {
-            for at in lists.clone() {
-                self.wake_list(at);
+        // Most wakes are for nobody.
+        if self.lists.is_empty() {
+            return;
+        }
+        if let Some(lists) = self.by_cause.get_mut(&cause) {
+            let mut taken = std::mem::take(lists);
+            taken.iter().for_each(|at| self.wake_list(*at));
+            if let Some(lists) = self.by_cause.get_mut(&cause) {
+                std::mem::swap(lists, &mut taken);
             }
         }
     }

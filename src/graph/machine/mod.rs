@@ -17,9 +17,10 @@ use super::plan::{Kind, Plan};
 use super::policy::{Axis, Policy, PolicyWaker, Usage};
 use super::status::{ContinueMode, TaskStatus};
 use crate::sync::Arc;
+use ahash::AHashMap;
 use gate::Gate;
 use heap::Heap;
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// What the machine wants done, in order.
@@ -141,7 +142,7 @@ pub(crate) struct Machine {
     /// Tasks whose last dependency was just released, in order.
     released: VecDeque<u32>,
     /// The root causes of tasks skipped and of blocking restores.
-    roots: HashMap<u32, u32>,
+    roots: AHashMap<u32, u32>,
     gate: Option<Box<Gate>>,
     /// When each task became ready, in nanoseconds of the run's clock; once it has started, how long it had to wait. Empty
     /// if nobody wants to know.
@@ -199,7 +200,7 @@ impl Machine {
             restores_running: 0,
             stirred: Vec::new(),
             released: VecDeque::new(),
-            roots: HashMap::new(),
+            roots: AHashMap::new(),
             gate,
             waits: vec![0; stamps].into(),
             failures: 0,
