@@ -16,7 +16,7 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::fmt;
 use std::time::Duration;
 
-/// Members that one popping of a batch's ticket runs.
+/// Members that one popping of a batch's ticket runs, taken one by one: what is not begun yet is free for others.
 const CHUNK: usize = 4;
 
 /// The members of a batch that ask for one stage at one priority.
@@ -44,16 +44,16 @@ fn queue<H: Host>(shared: &Shared<H>, members: Arc<Members<H>>) {
 impl<H: Host> BatchTicket<H> {
     fn run(mut self) {
         let Some(members) = self.0.take() else { return };
-        // ordering: each member is taken by one popper; what it does is in the slot and was published with the ticket.
-        let first = members.next.fetch_add(CHUNK, Ordering::Relaxed);
-        let Some(mine) = members.slots.get(first..members.slots.len().min(first + CHUNK)) else { return };
-        if first + CHUNK < members.slots.len()
-            && let Some(slot) = mine.first()
-        {
-            queue(slot.shared(), members.clone());
-        }
-        for (at, slot) in mine.iter().enumerate() {
-            let after = if at + 1 == mine.len() { After::Return } else { After::Stay };
+        for taken in 0..CHUNK {
+            // ordering: each member is taken by one popper; what it does is in the slot and was published with the ticket.
+            let at = members.next.fetch_add(1, Ordering::Relaxed);
+            let Some(slot) = members.slots.get(at) else { return };
+            let more = at + 1 < members.slots.len();
+            if taken == 0 && more {
+                // The ticket is out again before the first member runs, so that an idle worker finds the others.
+                queue(slot.shared(), members.clone());
+            }
+            let after = if taken + 1 == CHUNK || !more { After::Return } else { After::Stay };
             ticket::look(slot, members.kind, after);
         }
     }

@@ -10,6 +10,7 @@ use super::limbo::Limbo;
 use super::revision::{Life, Revision};
 use super::shared::Shared;
 use super::stamp::Clock;
+use super::table::SameHash;
 use super::tickets::Tickets;
 use super::versions::{Retired, Seen, Versions};
 use crate::flight::catch;
@@ -66,6 +67,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) stripe: Arc<Stripe<H>>,
     pub(crate) versions: Versions<Revision<H>>,
     pub(crate) tickets: Tickets,
+    /// The next slot of the table whose name has the same hash.
+    pub(crate) same_hash: SameHash<H>,
     /// The newest Artifact of each profile that was ever sealed.
     pub(crate) good: Artifacts<H>,
 }
@@ -78,7 +81,15 @@ impl<H: Host> Slot<H> {
         versions: Versions<Revision<H>>,
         tickets: Tickets,
     ) -> Self {
-        Self { file: Contained::new(file), hash, stripe, versions, tickets, good: Artifacts::new() }
+        Self {
+            file: Contained::new(file),
+            hash,
+            stripe,
+            versions,
+            tickets,
+            same_hash: SameHash::new(),
+            good: Artifacts::new(),
+        }
     }
 
     pub(crate) fn file(&self) -> &H::File {

@@ -281,14 +281,10 @@ impl<H: Host> Core<H> {
     /// Adds a slot that was just made, or finds the one that another thread has added before: `Err` inside.
     #[expect(clippy::type_complexity, reason = "two outcomes that both hold a slot, and a failure")]
     fn add(&self, fresh: Arc<Slot<H>>) -> Result<Result<Arc<Slot<H>>, Arc<Slot<H>>>, StageError<H>> {
-        let failed = |report: PanicReport| panicked(fresh.file(), Stage::Source, 0, report);
-        loop {
-            if self.table.add(fresh.clone()).map_err(failed)? {
-                return Ok(Ok(fresh));
-            }
-            if let Some(slot) = self.table.find(fresh.hash, fresh.file(), Arc::clone).map_err(failed)? {
-                return Ok(Err(slot));
-            }
+        match self.table.add(fresh.clone()) {
+            Ok(Ok(())) => Ok(Ok(fresh)),
+            Ok(Err(found)) => Ok(Err(found)),
+            Err(report) => Err(panicked(fresh.file(), Stage::Source, 0, report)),
         }
     }
 

@@ -29,6 +29,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/stages/origin.rs", "the first asker is a box behind one pointer, never replaced"),
     ("src/stages/limbo.rs", "asks the epoch when a bag can be emptied"),
     ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
+    ("src/stages/table.rs", "slots of one hash hang behind each other and count by hand"),
 ];
 
 /// Files that may name an atomic's ordering.
@@ -80,6 +81,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/shared.rs", "flags and counts that no protocol rests on"),
     ("src/stages/slot.rs", "numbers of lives, each given once"),
     ("src/stages/batch.rs", "the cursor of a batch's ticket"),
+    ("src/stages/table.rs", "the next slot whose name has the same hash"),
 ];
 
 /// Files that may hold a lock.
