@@ -1,0 +1,462 @@
+//! Random operations on seeded runtimes against a small sequential model: what may be answered, what may be read, what is left.
+//!
+//! `SHARDRUN_SEEDS` says how many seeds are run, `SHARDRUN_SEED` runs one of them alone.
+
+use shardrun::{
+    BatchHandle, Driver, Host, Moved, Pool, Priority, Request, Runtime, Stage, StageCx, StageError, StageHandle,
+    StageValue, Stages,
+};
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+
+const FILES: usize = 4;
+const OPERATIONS: usize = 60;
+
+/// The numbers of one timeline.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+}
+
+/// A payload that says from which text it was made, and is counted while it is alive.
+struct Made {
+    text: u64,
+    alive: Arc<AtomicI64>,
+}
+
+impl Made {
+    fn of(text: u64, alive: &Arc<AtomicI64>) -> Self {
+        alive.fetch_add(1, Ordering::Relaxed);
+        Self { text, alive: alive.clone() }
+    }
+}
+
+impl Clone for Made {
+    fn clone(&self) -> Self {
+        Self::of(self.text, &self.alive)
+    }
+}
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        self.alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[derive(Debug)]
+struct Refused;
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("refused")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+#[derive(Default)]
+struct State {
+    stored: [u64; FILES],
+    /// Files and generations of which some execution failed or panicked.
+    failed: HashSet<(usize, u64)>,
+    /// How often each stage of a generation was begun, by profile.
+    begun: HashMap<(usize, u64, Stage, u8), usize>,
+}
+
+/// The host: fails and panics as its own random numbers say.
+struct Faulty {
+    state: Arc<Mutex<State>>,
+    random: Mutex<Random>,
+    alive: Arc<AtomicI64>,
+    faults: usize,
+}
+
+impl Faulty {
+    fn enter(&self, cx: &StageCx<'_, Self>, profile: u8) -> Result<(), Refused> {
+        let key = (*cx.file(), cx.generation());
+        let dice = self.random.lock().unwrap().below(100);
+        let mut state = self.state.lock().unwrap();
+        *state.begun.entry((key.0, key.1, cx.stage(), profile)).or_default() += 1;
+        if dice < self.faults {
+            state.failed.insert(key);
+            drop(state);
+            assert!(dice % 2 == 0, "asked for");
+            return Err(Refused);
+        }
+        drop(state);
+        // Now and then a stage moves its own file or asks for another one.
+        if dice > 96
+            && let Some(stages) = cx.scheduler()
+        {
+            stages.submit_request(Request::source((key.0 + 1) % FILES)).detach();
+        }
+        Ok(())
+    }
+}
+
+impl Host for Faulty {
+    type File = usize;
+    type Text = Made;
+    type Source = Made;
+    type Analysis = Made;
+    type Artifact = Made;
+    type Profile = u8;
+    type Error = Refused;
+
+    fn load(&self, file: &usize) -> Result<Option<Made>, Refused> {
+        let text = self.state.lock().unwrap().stored[*file];
+        Ok((text > 0).then(|| Made::of(text, &self.alive)))
+    }
+
+    fn source(&self, cx: &StageCx<'_, Self>, text: Made) -> Result<Made, Refused> {
+        self.enter(cx, 0)?;
+        Ok(text)
+    }
+
+    fn analysis(&self, cx: &StageCx<'_, Self>, source: &Made) -> Result<Made, Refused> {
+        self.enter(cx, 0)?;
+        Ok(source.clone())
+    }
+
+    fn artifact(&self, cx: &StageCx<'_, Self>, profile: &u8, source: &Made, it: &Made) -> Result<Made, Refused> {
+        self.enter(cx, *profile)?;
+        assert_eq!(source.text, it.text, "an Artifact of two generations");
+        Ok(it.clone())
+    }
+
+    fn source_pool(&self) -> Pool {
+        if self.faults % 2 == 0 { Pool::Workers } else { Pool::Io }
+    }
+}
+
+/// What the model knows of a file.
+#[derive(Clone, Default)]
+struct File {
+    generation: u64,
+    overlay: Option<u64>,
+    /// The texts from which each generation may have been made.
+    texts: HashMap<u64, HashSet<u64>>,
+}
+
+impl File {
+    fn moves_on(&mut self, overlay: Option<u64>, stored: u64) {
+        self.generation += 1;
+        self.overlay = overlay;
+        self.texts.insert(self.generation, HashSet::from([overlay.unwrap_or(stored)]));
+        if self.generation == 1 && overlay.is_none() {
+            let before = self.texts.remove(&0).unwrap_or_default();
+            self.texts.entry(1).or_default().extend(before);
+        }
+    }
+}
+
+/// A request that is under way.
+struct Asked {
+    handle: StageHandle<Faulty>,
+    file: usize,
+    generation: u64,
+    cancelled: bool,
+}
+
+/// One timeline.
+struct Timeline {
+    random: Random,
+    runtime: Runtime,
+    stages: Option<Stages<Faulty>>,
+    state: Arc<Mutex<State>>,
+    alive: Arc<AtomicI64>,
+    files: [File; FILES],
+    asked: Vec<Asked>,
+    texts: u64,
+    /// Files and generations of which some request was cancelled.
+    cancelled: HashSet<(usize, u64)>,
+    over: bool,
+}
+
+impl Timeline {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let state = Arc::new(Mutex::new(State::default()));
+        let alive = Arc::new(AtomicI64::new(0));
+        let runtime = Runtime::builder().driver(Driver::Seeded { seed }).build().unwrap();
+        let faults = if random.chance(50) { 0 } else { random.below(30) };
+        let host = Faulty { state: state.clone(), random: Mutex::new(Random(!seed)), alive: alive.clone(), faults };
+        let stages = Stages::builder(&runtime, host).seed(seed).build();
+        let mut timeline = Self {
+            random,
+            runtime,
+            stages: Some(stages),
+            state,
+            alive,
+            files: Default::default(),
+            asked: Vec::new(),
+            texts: 0,
+            cancelled: HashSet::new(),
+            over: false,
+        };
+        (0..FILES - 1).for_each(|file| timeline.store(file));
+        timeline
+    }
+
+    fn stages(&self) -> &Stages<Faulty> {
+        self.stages.as_ref().expect("it is there until the end")
+    }
+
+    fn text(&mut self) -> u64 {
+        self.texts += 1;
+        self.texts
+    }
+
+    fn stored(&self, file: usize) -> u64 {
+        self.state.lock().unwrap().stored[file]
+    }
+
+    fn store(&mut self, file: usize) {
+        let text = self.text();
+        self.state.lock().unwrap().stored[file] = text;
+        let generation = self.files[file].generation;
+        if self.files[file].overlay.is_none() {
+            self.files[file].texts.entry(generation).or_default().insert(text);
+        }
+    }
+
+    /// A request, with or without an edit; the model moves on before it is submitted.
+    fn request(&mut self, file: usize, edits: bool) -> Request<Faulty> {
+        self.catch_up(file);
+        let stored = self.stored(file);
+        let text = edits.then(|| self.text());
+        if let Some(text) = text {
+            self.files[file].moves_on(Some(text), stored);
+        }
+        self.dress(file, text)
+    }
+
+    fn dress(&mut self, file: usize, text: Option<u64>) -> Request<Faulty> {
+        let request: Request<Faulty> = match self.random.below(3) {
+            0 => Request::source(file).into(),
+            1 => Request::analysis(file).into(),
+            _ => Request::artifact(file, self.random.below(2) as u8).into(),
+        };
+        let request = request.priority(Priority::ALL[self.random.below(4)]);
+        match text {
+            Some(text) => request.text(Made::of(text, &self.alive)),
+            None => request,
+        }
+    }
+
+    /// A first request brings a file to its first generation.
+    fn first(&mut self, file: usize) {
+        if self.files[file].generation == 0 {
+            let stored = self.stored(file);
+            self.files[file].moves_on(None, stored);
+        }
+    }
+
+    /// Some stage may have been the first to ask for the file.
+    fn catch_up(&mut self, file: usize) {
+        if self.stages().has_file(&file) {
+            self.first(file);
+        }
+    }
+
+    fn note(&mut self, file: usize, handle: StageHandle<Faulty>) {
+        let generation = self.files[file].generation;
+        self.asked.push(Asked { handle, file, generation, cancelled: false });
+    }
+
+    fn note_batch(&mut self, files: Vec<usize>, batch: BatchHandle<Faulty>) {
+        for (file, handle) in files.into_iter().zip(batch.into_handles()) {
+            self.note(file, handle);
+        }
+    }
+
+    fn submit(&mut self, edits: bool) {
+        let file = self.random.below(FILES);
+        let request = self.request(file, edits);
+        self.first(file);
+        let batch = self.stages().submit_batch([request]);
+        self.note_batch(vec![file], batch);
+    }
+
+    fn submit_batch(&mut self) {
+        let edits = self.random.chance(60);
+        let mut files: Vec<usize> = (0..FILES).filter(|_| self.random.chance(60)).collect();
+        let turns = self.random.below(FILES);
+        if !files.is_empty() {
+            let turns = turns % files.len();
+            files.rotate_left(turns);
+        }
+        let requests: Vec<_> = files.iter().map(|&file| self.request(file, edits)).collect();
+        files.iter().for_each(|&file| self.first(file));
+        let batch = self.stages().submit_batch_atomic(requests);
+        self.note_batch(files, batch);
+    }
+
+    fn invalidate(&mut self, closes: bool) {
+        let file = self.random.below(FILES);
+        self.catch_up(file);
+        let known = self.files[file].generation > 0;
+        let moved = if closes { self.stages().close_file(&file) } else { self.stages().invalidate(&file) };
+        assert_eq!(moved, if known { Moved::On } else { Moved::Unknown });
+        if known {
+            let (overlay, stored) = (self.files[file].overlay.filter(|_| !closes), self.stored(file));
+            self.files[file].moves_on(overlay, stored);
+        }
+    }
+
+    fn cancel(&mut self) {
+        if self.asked.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.asked.len());
+        let resolved = self.asked[at].handle.is_resolved();
+        self.asked[at].handle.cancel();
+        self.cancelled.insert((self.asked[at].file, self.asked[at].generation));
+        self.asked[at].cancelled |= !resolved;
+        if self.random.chance(50) {
+            self.asked.swap_remove(at);
+        }
+    }
+
+    fn step(&mut self) {
+        match self.random.below(100) {
+            0..25 => self.submit(false),
+            25..38 => self.submit(true),
+            38..48 => self.submit_batch(),
+            48..54 => self.invalidate(false),
+            54..58 => self.invalidate(true),
+            58..64 => self.cancel(),
+            64..66 if !self.asked.is_empty() => {
+                let at = self.random.below(self.asked.len());
+                drop(self.asked.swap_remove(at));
+            }
+            66..72 => {
+                let file = self.random.below(FILES);
+                self.store(file);
+            }
+            _ => {
+                for _ in 0..=self.random.below(4) {
+                    self.runtime.drive_one();
+                }
+                self.look();
+            }
+        }
+    }
+
+    /// Checks what can be read, and the answers that are there.
+    fn look(&mut self) {
+        for file in 0..FILES {
+            self.catch_up(file);
+            let generation = self.stages().generation(&file);
+            assert_eq!(generation.unwrap_or(0), self.files[file].generation);
+            let texts = self.files[file].texts.get(&self.files[file].generation);
+            let fits = |made: Option<Arc<Made>>| {
+                assert!(made.is_none_or(|made| texts.unwrap().contains(&made.text)), "an old value was read");
+            };
+            fits(self.stages().try_get_source(&file));
+            fits(self.stages().try_get_analysis(&file));
+            fits(self.stages().try_get_artifact(&file, &1));
+            let overlay = self.stages().overlay(&file).map(|text| text.text);
+            assert_eq!(overlay, self.files[file].overlay);
+        }
+        let asked = std::mem::take(&mut self.asked);
+        self.asked = asked.into_iter().filter_map(|asked| self.check(asked)).collect();
+    }
+
+    /// Checks one answer, if it is there.
+    fn check(&self, mut asked: Asked) -> Option<Asked> {
+        let Some(answer) = asked.handle.try_get() else { return Some(asked) };
+        let file = &self.files[asked.file];
+        let key = (asked.file, asked.generation);
+        let state = self.state.lock().unwrap();
+        match answer {
+            Ok(StageValue::Source(made) | StageValue::Analysis(made) | StageValue::Artifact(made)) => {
+                assert!(file.texts[&asked.generation].contains(&made.text), "a value of another generation");
+            }
+            Err(StageError::Superseded) => assert!(file.generation > asked.generation, "nothing superseded it"),
+            Err(StageError::Cancelled) => assert!(asked.cancelled, "nobody cancelled it"),
+            Err(StageError::Shutdown) => assert!(self.over, "nothing was shut down"),
+            Err(error) if error.is_not_found() => assert_eq!(asked.file, FILES - 1),
+            Err(StageError::Failed(failure)) => {
+                assert_eq!((*failure.file(), failure.generation()), key, "a failure of something else");
+                assert!(state.failed.contains(&key), "nothing failed");
+            }
+            Err(other) => panic!("an unexpected answer: {other}"),
+        }
+        None
+    }
+
+    fn end(mut self) {
+        match self.random.below(3) {
+            0 => {
+                self.runtime.drive_all();
+                self.look();
+                assert!(self.asked.is_empty(), "{} requests were never answered", self.asked.len());
+                assert_eq!(self.runtime.counters().queued, [0; 4]);
+                self.nothing_ran_twice();
+                self.stages = None;
+            }
+            1 => {
+                self.over = true;
+                self.stages = None;
+            }
+            _ => {
+                self.over = true;
+                self.runtime.shutdown();
+            }
+        }
+        let asked = std::mem::take(&mut self.asked);
+        let left = asked.into_iter().filter_map(|asked| self.check(asked)).count();
+        assert_eq!(left, 0, "{left} requests outlived the scheduler");
+        self.runtime.drive_all();
+        self.stages = None;
+        assert_eq!(self.alive.load(Ordering::Relaxed), 0, "payloads outlived the scheduler");
+    }
+
+    /// A stage runs once a generation, unless it failed or was cancelled.
+    fn nothing_ran_twice(&self) {
+        let state = self.state.lock().unwrap();
+        for (&(file, generation, stage, profile), &times) in &state.begun {
+            let again = state.failed.contains(&(file, generation)) || self.cancelled.contains(&(file, generation));
+            assert!(times == 1 || again, "{stage} {profile} of {file} at {generation} ran {times} times");
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let mut timeline = Timeline::new(seed);
+    for _ in 0..OPERATIONS {
+        timeline.step();
+    }
+    timeline.end();
+}
+
+#[test]
+fn random_timelines_agree_with_the_model() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    if let Some(seed) = number("SHARDRUN_SEED") {
+        return run(seed);
+    }
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let seeds = number("SHARDRUN_SEEDS").unwrap_or(if cfg!(debug_assertions) { 500 } else { 10_000 });
+    let failing = (0..seeds).find(|&seed| std::panic::catch_unwind(|| run(seed)).is_err());
+    std::panic::set_hook(quiet);
+    assert!(failing.is_none(), "run it again alone: SHARDRUN_SEED={}", failing.unwrap_or_default());
+}
