@@ -132,6 +132,15 @@ where
         left
     }
 
+    /// As [`leave`](Self::leave), but what nobody has claimed goes back to idle: see [`StateWord::withdraw`].
+    pub(crate) fn withdraw(&self) -> Left {
+        let left = self.word.withdraw();
+        if let Left::Last(_) = left {
+            self.deliver();
+        }
+        left
+    }
+
     /// Tells every waiter the outcome, in order of registration. For the one that ended the flight; does nothing before the
     /// end, and nothing the second time. Runs wakers, so nothing may be half changed.
     pub(crate) fn deliver(&self) {

@@ -22,6 +22,7 @@
 //! | `admit` | Idle → Waiting | anyone who wants it | a second admission |
 //! | `add_gate`, `release_gate` | gates ± 1 | who registers on a producer; the producer | a gate on what is already claimed |
 //! | `claim` | ready or Woken → Claimed | whoever pops a ticket | two executions at once |
+//! | `claim_wanted` | ready → Claimed, or → Idle if nobody wants it | whoever pops a ticket | executing for nobody |
 //! | `unclaim` | Claimed → Idle or Waiting | the claimer, before it starts | – |
 //! | `suspend`, `put_back` | Claimed → Suspended, or Woken if NOTIFIED | the claimer of a future | a wake lost while it was polled |
 //! | `inspect` | Suspended → Claimed | a helper, for a look | polling or dropping it meanwhile |
@@ -31,6 +32,7 @@
 //! | `complete` | Claimed → Done or Failed | a claimer who alone may write the result | a cancel |
 //! | `kill` | not over, not Sealed → Cancelled, Superseded or Shutdown | whoever ends it | a result |
 //! | `join`, `leave` | owners ± 1 (the last: → Cancelled) | who wants it | joining what is over; cancelling what is wanted |
+//! | `withdraw` | owners - 1 (the last: Idle or Waiting → Idle, else → Cancelled) | who wants what can be admitted again | running what nobody wants |
 //! | `raise` | a more urgent priority | who wants it sooner | – |
 //!
 //! Who wins the edge into Done, Failed, Cancelled, Superseded or Shutdown, and nobody else, seals the list of waiters. Who
@@ -199,6 +201,19 @@ impl StateWord {
         .map(drop)
     }
 
+    /// As [`claim`](Self::claim), for work that can be admitted again: what is ready and wanted by nobody goes back to idle in
+    /// the same step, and is not claimed.
+    pub(crate) fn claim_wanted(&self) -> Result<(), Phase> {
+        let before = self.update(|word| match Phase::of(word) {
+            _ if !is_claimable(word) => Err(Phase::of(word)),
+            _ if owners(word) > 0 || mutant("flight.claims_unwanted") => {
+                Ok(with_phase(word & !NOTIFIED, Phase::Claimed))
+            }
+            _ => Ok(with_phase(word, Phase::Idle) | PRIORITY),
+        })?;
+        if owners(before) > 0 || mutant("flight.claims_unwanted") { Ok(()) } else { Err(Phase::Idle) }
+    }
+
     /// Claimed → Waiting (or Idle), for a claimer that has not started: there is no permit for it, or nobody wants it now.
     #[cfg(test)] // No part gates its flights yet: the protocol is here and tried, so that the word need not change when one does.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
@@ -350,6 +365,35 @@ impl StateWord {
             Ok(word) if owners(word) == 1 && Phase::of(word) == Phase::Idle => Left::Unstarted,
             Ok(word) if owners(word) == 1 => Left::Last(Phase::of(word)),
             Ok(_) => Left::StillWanted,
+            Err(phase) => Left::TooLate(phase),
+        }
+    }
+
+    /// As [`leave`](Self::leave), for work that can be admitted again: if nobody has claimed it, the last one out puts it back
+    /// to idle, as urgent as if it had never been asked for.
+    pub(crate) fn withdraw(&self) -> Left {
+        if mutant("flight.withdraw_without_look") {
+            let before = self.0.fetch_sub(OWNER, Ordering::AcqRel);
+            if owners(before) == 1 {
+                let _ = self.update(|word| Ok::<_, ()>(with_phase(word, Phase::Idle)));
+            }
+            return Left::Unstarted;
+        }
+        let before = self.update(|word| {
+            if over_or_sealed(word) {
+                return Err(Phase::of(word));
+            }
+            debug_assert!(owners(word) > 0, "an owner leaves once");
+            Ok(match Phase::of(word) {
+                _ if owners(word) > 1 => word - OWNER,
+                Phase::Idle | Phase::Waiting => with_phase(word - OWNER, Phase::Idle) | PRIORITY,
+                _ => with_phase(word - OWNER, Phase::Cancelled),
+            })
+        });
+        match before {
+            Ok(word) if owners(word) > 1 => Left::StillWanted,
+            Ok(word) if matches!(Phase::of(word), Phase::Idle | Phase::Waiting) => Left::Unstarted,
+            Ok(word) => Left::Last(Phase::of(word)),
             Err(phase) => Left::TooLate(phase),
         }
     }

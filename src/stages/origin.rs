@@ -3,6 +3,7 @@
 
 use crate::admission::RequestContext;
 use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::epoch;
 use std::ptr;
 
 /// Who asks.
@@ -29,8 +30,8 @@ pub(crate) enum Asked {
     After(Option<u64>),
 }
 
-/// The first asker of one execution: none, one of whom nothing is known, or a box that is never replaced. The lowest bit says
-/// that a unit of the budget is held.
+/// The first asker of one execution: none, one of whom nothing is known, or a box, which is forgotten only together with the
+/// whole demand and then outlives the pins of readers. The lowest bit says that a unit of the budget is held.
 #[derive(Debug)]
 pub(crate) struct Origin(AtomicPtr<Asker>);
 
@@ -47,6 +48,10 @@ impl Origins {
     }
 }
 
+/// Whom an owner saw here before it withdrew.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen(*mut Asker);
+
 const CHARGED: usize = 1;
 
 fn nobody() -> *mut Asker {
@@ -57,14 +62,9 @@ fn plain(word: *mut Asker) -> *mut Asker {
     word.map_addr(|address| address & !CHARGED)
 }
 
-/// The box behind a word, if there is one.
-///
-/// # Safety
-/// The origin outlives the reference.
-unsafe fn known<'a>(word: *mut Asker) -> Option<&'a Asker> {
+fn is_box(word: *mut Asker) -> bool {
     let plain = plain(word);
-    // SAFETY: neither null nor the mark, so a box, which is never replaced and freed with its origin alone.
-    if plain == nobody() { None } else { unsafe { plain.as_ref() } }
+    !plain.is_null() && plain != nobody()
 }
 
 impl Origin {
@@ -98,8 +98,7 @@ impl Origin {
         if plain(seen) == nobody() && asker.context.is_some() {
             self.lend_context(asker, seen);
         }
-        // SAFETY: the reference ends before `self` does.
-        Asked::After(unsafe { known(seen) }.and_then(|asker| asker.name))
+        Asked::After(self.known(|asker| asker.name))
     }
 
     /// Gives a nameless first asker the context of one that joins it.
@@ -119,8 +118,31 @@ impl Origin {
 
     /// The context in which the execution runs.
     pub(crate) fn context(&self) -> Option<RequestContext> {
-        // SAFETY: the reference ends before `self` does.
-        unsafe { known(self.0.load(Ordering::Acquire)) }.and_then(|asker| asker.context.clone())
+        self.known(|asker| asker.context.clone())
+    }
+
+    /// Asks the first asker, if one is known.
+    fn known<R>(&self, f: impl FnOnce(&Asker) -> Option<R>) -> Option<R> {
+        if !is_box(self.0.load(Ordering::Acquire)) {
+            return None;
+        }
+        let _pinned = epoch::pin();
+        let word = self.0.load(Ordering::Acquire);
+        // SAFETY: a box that is forgotten outlives the pins of that time, and one that is not is freed with `self`.
+        if is_box(word) { f(unsafe { &*plain(word) }) } else { None }
+    }
+
+    /// What stands here now, to be forgotten if nothing else has taken its place.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen(plain(self.0.load(Ordering::Acquire)))
+    }
+
+    /// Nobody wants the execution any more, and nobody has begun it: the next asker is the first again. What is put out waits
+    /// for readers' pins to end, so the caller hands it to the limbo.
+    pub(crate) fn forget(&self, seen: Seen) -> Option<Box<Asker>> {
+        let gone = self.0.compare_exchange(seen.0, ptr::null_mut(), Ordering::AcqRel, Ordering::Acquire).is_ok();
+        // SAFETY: a box whose pointer the exchange took out of the one place where it stood.
+        (gone && is_box(seen.0)).then(|| unsafe { Box::from_raw(seen.0) })
     }
 
     /// Takes back the unit of the budget that is held for the execution: true for one caller, who releases it.

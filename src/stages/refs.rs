@@ -6,6 +6,7 @@ use super::origin::Origin;
 use super::revision::{Revision, StageFlight, kill, leave};
 use super::run::{self, After, AnalysisRef, SourceRef};
 use super::slot::Slot;
+use super::ticket;
 use super::versions::has_moved_on;
 use crate::flight::{FlightId, FlightRef, Phase, StateWord, catch};
 use crate::runtime::{Driver, Place, Pool, Runtime, Spawner};
@@ -56,22 +57,14 @@ impl<H: Host> Revision<H> {
     }
 
     /// An owner of Source withdraws.
-    pub(crate) fn leave_source(&self) {
-        let slot = self.slot.upgrade();
-        leave(slot.as_ref().map(|slot| slot.shared()), &self.source, &self.origins.source);
+    pub(crate) fn leave_source(&self, slot: &Slot<H>) {
+        leave(slot, &self.source, &self.origins.source);
     }
 
     /// An owner of Analysis and Source withdraws.
-    pub(crate) fn leave_owned(&self) {
-        let slot = self.slot.upgrade();
-        leave(slot.as_ref().map(|slot| slot.shared()), &self.analysis, &self.origins.analysis);
-        self.leave_source();
-    }
-
-    /// A wish for Analysis is taken back.
-    fn leave_analysis(&self) {
-        self.demand.withdraw();
-        self.leave_owned();
+    pub(crate) fn leave_owned(&self, slot: &Slot<H>) {
+        leave(slot, &self.analysis, &self.origins.analysis);
+        self.leave_source(slot);
     }
 }
 
@@ -104,12 +97,7 @@ impl<H: Host> FlightRef for SourceRef<H> {
 
     fn help(&self) -> bool {
         let revision = self.owner();
-        let Some(slot) = revision.slot.upgrade() else { return false };
-        let free = !revision.is_stub() && revision.source.word().claim().is_ok();
-        if free {
-            run::source(&slot, revision, After::Stay);
-        }
-        free
+        revision.slot.upgrade().is_some_and(|slot| ticket::source(&slot, revision, After::Stay))
     }
 
     fn watch(&self) -> bool {
@@ -117,7 +105,9 @@ impl<H: Host> FlightRef for SourceRef<H> {
     }
 
     fn leave(&self) {
-        self.owner().leave_source();
+        if let Some(slot) = self.owner().slot.upgrade() {
+            self.owner().leave_source(&slot);
+        }
     }
 
     fn poke(&self) {
@@ -152,13 +142,7 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
 
     fn help(&self) -> bool {
         let revision = self.owner();
-        let Some(slot) = revision.slot.upgrade() else { return false };
-        let word = revision.analysis.word();
-        let free = word.is_claimable() && revision.demand.start() && word.claim().is_ok();
-        if free {
-            run::analysis(&slot, revision, After::Stay);
-        }
-        free
+        revision.slot.upgrade().is_some_and(|slot| ticket::analysis(&slot, revision, After::Stay))
     }
 
     fn watch(&self) -> bool {
@@ -166,7 +150,10 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
     }
 
     fn leave(&self) {
-        self.owner().leave_analysis();
+        if let Some(slot) = self.owner().slot.upgrade() {
+            self.owner().demand.withdraw();
+            self.owner().leave_owned(&slot);
+        }
     }
 
     fn poke(&self) {
@@ -213,7 +200,7 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
     fn help(&self) -> bool {
         let Some(revision) = self.revision.upgrade() else { return false };
         let Some(slot) = revision.slot.upgrade() else { return false };
-        let free = self.flight.word().claim().is_ok();
+        let free = self.flight.word().claim_wanted().is_ok();
         if free {
             // SAFETY: who holds a reference to this execution holds an `Arc` of it.
             run::artifact(&slot, &revision, &unsafe { share(self) }, After::Stay);
@@ -226,11 +213,12 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
     }
 
     fn leave(&self) {
-        let revision = self.revision.upgrade();
-        let slot = revision.as_ref().and_then(|revision| revision.slot.upgrade());
-        leave(slot.as_ref().map(|slot| slot.shared()), &self.flight, &self.origin);
-        if let Some(revision) = revision {
-            revision.leave_analysis();
+        if let Some(revision) = self.revision.upgrade()
+            && let Some(slot) = revision.slot.upgrade()
+        {
+            leave(&slot, &self.flight, &self.origin);
+            revision.demand.withdraw();
+            revision.leave_owned(&slot);
         }
     }
 

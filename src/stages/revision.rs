@@ -8,7 +8,7 @@ use super::error::StageError;
 use super::host::Host;
 use super::origin::{Origin, Origins};
 use super::shared::Shared;
-use super::slot::Slot;
+use super::slot::{Garbage, Slot};
 use super::versions::{Link, Version};
 use crate::flight::{Flight, Killed, Left, drop_contained};
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -59,7 +59,7 @@ impl<H: Host> Revision<H> {
             generation,
             reason: AtomicU64::new(0),
             text: None,
-            demand: Demand::new(0, false),
+            demand: Demand::new(false),
             source: Flight::new(),
             analysis: Flight::new(),
             artifacts: Artifacts::new(),
@@ -83,7 +83,7 @@ impl<H: Host> Revision<H> {
         fresh.text = self.text.clone();
         if let Some(Ok(source)) = self.source.result() {
             fresh.source = Flight::done(source.clone());
-            fresh.demand = Demand::new(0, true);
+            fresh.demand = Demand::new(true);
         }
         fresh
     }
@@ -160,16 +160,22 @@ pub(crate) fn kill<T: Send + Sync + 'static, H: Host>(
 }
 
 /// One owner of an execution withdraws, unless it is over. Who asked after it was done is none of its owners.
-pub(crate) fn leave<T: Send + Sync + 'static, H: Host>(
-    shared: Option<&Shared<H>>,
-    flight: &StageFlight<T, H>,
-    origin: &Origin,
-) {
-    if !flight.word().phase().is_terminal()
-        && let Left::Last(_) = flight.leave()
-        && let Some(shared) = shared
-    {
-        shared.over(origin);
+///
+/// What nobody has begun and nobody wants any more is as if it had never been asked for.
+pub(crate) fn leave<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
+    if flight.word().phase().is_terminal() {
+        return;
+    }
+    let asked = origin.seen();
+    match flight.withdraw() {
+        Left::Last(_) => slot.shared().over(origin),
+        Left::Unstarted => {
+            slot.shared().over(origin);
+            if let Some(asker) = origin.forget(asked) {
+                slot.stripe.limbo.put(Garbage::Asker(asker));
+            }
+        }
+        Left::StillWanted | Left::TooLate(_) => {}
     }
 }
 

@@ -110,7 +110,7 @@ pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H
             Ready::Drop
         } else if word.priority() > kind.priority {
             Ready::Keep
-        } else if word.claim().is_ok() {
+        } else if word.claim_wanted().is_ok() {
             Ready::Run
         } else {
             Ready::Drop

@@ -7,6 +7,7 @@ use super::contained::Contained;
 use super::counters::StripeCounters;
 use super::host::{Host, Stage};
 use super::limbo::Limbo;
+use super::origin::Asker;
 use super::revision::{Life, Revision};
 use super::shared::Shared;
 use super::stamp::Clock;
@@ -23,6 +24,7 @@ use crate::sync::stat::{AtomicU64, Ordering};
 pub(crate) enum Garbage<H: Host> {
     Revision(#[expect(dead_code, reason = "kept for its destructor")] Arc<Revision<H>>),
     Artifact(#[expect(dead_code, reason = "kept for its destructor")] Arc<ArtifactFlight<H>>),
+    Asker(#[expect(dead_code, reason = "kept for its destructor")] Box<Asker>),
 }
 
 /// What the slots of one stripe share, so that no word is written by every request: a way to the scheduler, counters, a limbo.

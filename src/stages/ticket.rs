@@ -56,30 +56,32 @@ pub(crate) fn look<H: Host>(slot: &Arc<Slot<H>>, kind: Kind, after: After) {
     }
 }
 
-/// Runs what a ticket of `kind` finds in `revision`, if it is still to be run and no more urgent ticket sees to it.
+/// Runs what a ticket of `kind` finds in `revision`, if no more urgent ticket sees to it.
 fn work<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, kind: Kind, after: After) {
-    if revision.is_stub() {
-        return;
-    }
     match kind.stage {
-        Stage::Source => {
-            let word = revision.source.word();
-            if word.priority() <= kind.priority && word.claim().is_ok() {
-                run::source(slot, revision, after);
-            }
-        }
-        Stage::Analysis => {
-            let word = revision.analysis.word();
-            if word.is_claimable()
-                && word.priority() <= kind.priority
-                && revision.demand.start()
-                && word.claim().is_ok()
-            {
-                run::analysis(slot, revision, after);
-            }
-        }
+        Stage::Source if revision.source.word().priority() <= kind.priority => _ = source(slot, revision, after),
+        Stage::Analysis if revision.analysis.word().priority() <= kind.priority => _ = analysis(slot, revision, after),
         Stage::Artifact => run::ready_artifact(slot, revision, kind, after),
+        Stage::Source | Stage::Analysis => {}
     }
+}
+
+/// Claims and runs Source here, if it is free and wanted. Nothing runs on the stub.
+pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) -> bool {
+    let free = !revision.is_stub() && revision.source.word().claim_wanted().is_ok();
+    if free {
+        run::source(slot, revision, after);
+    }
+    free
+}
+
+/// Claims and runs Analysis here, if it is free and wanted.
+pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) -> bool {
+    let free = revision.analysis.word().claim_wanted().is_ok();
+    if free {
+        run::analysis(slot, revision, after);
+    }
+    free
 }
 
 impl<H: Host> Slot<H> {

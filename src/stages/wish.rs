@@ -91,7 +91,7 @@ pub(crate) fn wish<H: Host>(
 ) -> Attempt<H> {
     let attempt = match target {
         AnyTarget::Source => to_source(revision, ask),
-        AnyTarget::Analysis => to_analysis(revision, ask),
+        AnyTarget::Analysis => to_analysis(slot, revision, ask),
         AnyTarget::Artifact(profile) => to_artifact(slot, revision, profile, ask),
     };
     attempt.unwrap_or_else(|refusal| refused(refusal, target.stage()))
@@ -111,17 +111,24 @@ fn ready<T: Send + Sync + 'static, H: Host>(
     }
 }
 
-/// The ticket that Source calls for: it is admitted, or made more urgent.
+/// The ticket that a stage calls for which nothing stands before: if this wish has it admitted, or has made it more urgent
+/// while it waited. Else whoever had it admitted has seen to its ticket.
+fn start(word: &StateWord, stage: Stage, priority: Priority, raised: bool) -> Option<Kind> {
+    match word.admit(priority) {
+        Ok(_) => Some(Kind::of(stage, word.priority())),
+        Err(Phase::Waiting) if raised => Some(Kind::of(stage, priority)),
+        Err(_) => None,
+    }
+}
+
+/// The ticket that Source calls for. Nothing runs on the stub.
 fn start_source<H: Host>(revision: &Revision<H>, priority: Priority) -> Option<Kind> {
     let word = revision.source.word();
     if revision.is_stub() {
         return None;
     }
-    match word.admit(priority) {
-        Ok(_) => Some(Kind::of(Stage::Source, word.priority())),
-        Err(Phase::Waiting) => word.raise(priority).map(|_| Kind::of(Stage::Source, priority)),
-        Err(_) => None,
-    }
+    let raised = word.raise(priority).is_some();
+    start(word, Stage::Source, priority, raised)
 }
 
 fn to_source<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
@@ -136,7 +143,11 @@ fn to_source<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<A
     Ok(Answered(Standing { handle, ticket, asked }))
 }
 
-fn to_analysis<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
+fn to_analysis<H: Host>(
+    slot: &Slot<H>,
+    revision: &Arc<Revision<H>>,
+    ask: &mut Ask<H>,
+) -> Result<Attempt<H>, Refusal<H>> {
     if let Some(ready) = ready(&revision.analysis, StageHandle::Analysis)? {
         return Ok(ready);
     }
@@ -144,13 +155,13 @@ fn to_analysis<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result
     let asked = ask_for(origin, ask)?;
     own_source(revision, ask).inspect_err(|_| ask.take_back(origin, asked))?;
     let waiter = hang(&revision.analysis).inspect_err(|_| {
-        revision.leave_source();
+        revision.leave_source(slot);
         ask.take_back(origin, asked);
     })?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let ticket = match revision.demand.wish() {
-        Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
-        Wish::Counted => more_urgent(revision, raised, ask.priority),
+        Wish::Due => start(revision.analysis.word(), Stage::Analysis, ask.priority, raised),
+        Wish::Counted => start_source(revision, ask.priority),
         // Whoever retired the revision ends its Analysis, and so answers this waiter, after it was hung up.
         Wish::Retired => None,
     };
@@ -189,14 +200,6 @@ impl<H: Host> Ask<H> {
     }
 }
 
-/// The ticket of whichever stage is the first missing one, if this wish made it more urgent or has it admitted.
-fn more_urgent<H: Host>(revision: &Revision<H>, raised: bool, priority: Priority) -> Option<Kind> {
-    if revision.source.word().phase() != Phase::Done {
-        return start_source(revision, priority);
-    }
-    (raised && revision.analysis.word().phase() == Phase::Waiting).then(|| Kind::of(Stage::Analysis, priority))
-}
-
 fn to_artifact<H: Host>(
     slot: &Slot<H>,
     revision: &Arc<Revision<H>>,
@@ -220,24 +223,25 @@ fn to_artifact<H: Host>(
     }
     let origin = &artifact.origin;
     let asked = ask_for(origin, ask)?;
-    let waiter = own_and_hang(revision, &artifact, ask).inspect_err(|_| ask.take_back(origin, asked))?;
+    let waiter = own_and_hang(slot, revision, &artifact, ask).inspect_err(|_| ask.take_back(origin, asked))?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let more = artifact.flight.word().raise(ask.priority).is_some();
     let wished = revision.demand.wish();
     known_or_done();
     let ticket = match wished {
-        Wish::Admitted => admit(revision.analysis.word(), Stage::Analysis, ask.priority),
+        Wish::Due if revision.analysis.word().phase() == Phase::Done => {
+            let ticket = start(artifact.flight.word(), Stage::Artifact, ask.priority, more);
+            ticket.inspect(|_| revision.artifacts.push_ready(&artifact))
+        }
+        Wish::Due => start(revision.analysis.word(), Stage::Analysis, ask.priority, raised),
+        Wish::Counted => start_source(revision, ask.priority),
         // Whoever retired the revision may not have seen the execution: leave it.
         Wish::Retired => {
-            leave(Some(slot.shared()), &artifact.flight, origin);
-            revision.leave_owned();
+            leave(slot, &artifact.flight, origin);
+            revision.leave_owned(slot);
             ask.take_back(origin, asked);
             return Err(LookAgain);
         }
-        Wish::Counted if revision.analysis.word().phase() == Phase::Done => {
-            start_artifact(revision, &artifact, more, ask.priority)
-        }
-        Wish::Counted => more_urgent(revision, raised, ask.priority),
     };
     let handle = StageHandle::Artifact(Handle::pending(waiter, artifact));
     Ok(Answered(Standing { handle, ticket, asked }))
@@ -245,28 +249,15 @@ fn to_artifact<H: Host>(
 
 /// Owns what an Artifact needs, and hangs a waiter up in it.
 fn own_and_hang<H: Host>(
+    slot: &Slot<H>,
     revision: &Revision<H>,
     artifact: &ArtifactFlight<H>,
     ask: &Ask<H>,
 ) -> Result<Waiter<H::Artifact, H>, Refusal<H>> {
     own_source(revision, ask)?;
-    own(revision.analysis.word()).inspect_err(|_| revision.leave_source())?;
+    own(revision.analysis.word()).inspect_err(|_| revision.leave_source(slot))?;
     if revision.origins.analysis.is_free() && !revision.analysis.word().phase().is_terminal() {
         revision.origins.analysis.ask(&ask.asker, false);
     }
-    hang(&artifact.flight).inspect_err(|_| revision.leave_owned())
-}
-
-/// The ticket that an Artifact calls for whose Analysis is done.
-fn start_artifact<H: Host>(
-    revision: &Revision<H>,
-    artifact: &ArtifactFlight<H>,
-    raised: bool,
-    priority: Priority,
-) -> Option<Kind> {
-    match artifact.flight.word().phase() {
-        Phase::Idle => admit_artifact(revision, artifact, priority),
-        Phase::Waiting if raised => Some(Kind::of(Stage::Artifact, priority)),
-        _ => None,
-    }
+    hang(&artifact.flight).inspect_err(|_| revision.leave_owned(slot))
 }
