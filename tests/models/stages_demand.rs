@@ -83,8 +83,11 @@ fn one_of_two_wishes_and_the_completion_starts_analysis() {
             let revision = revision.clone();
             thread::spawn(move || revision.wish())
         });
-        revision.complete_source();
-        wishers.into_iter().for_each(|wisher| wisher.join().unwrap());
+        let completion = {
+            let revision = revision.clone();
+            thread::spawn(move || revision.complete_source())
+        };
+        wishers.into_iter().chain([completion]).for_each(|thread| thread.join().unwrap());
         assert_eq!(revision.drain(), 1);
     });
 }
