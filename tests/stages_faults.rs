@@ -505,7 +505,7 @@ fn b26_b27_b31_names_that_come_back_to_the_scheduler_or_panic_do_no_harm() {
     let counted = calls.clone();
     *ON_NAME.lock().unwrap() = Some(Arc::new(move |_| {
         counted.fetch_add(1, Ordering::Relaxed);
-        let _ = inner.submit_request(Request::source(Hostile(900)));
+        inner.submit_request(Request::source(Hostile(900))).detach();
         inner.try_get_source(&Hostile(901));
         inner.invalidate(&Hostile(900));
         inner.set_text(Hostile(902), ());

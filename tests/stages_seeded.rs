@@ -96,7 +96,7 @@ impl Faulty {
         if dice < self.faults {
             state.failed.insert(key);
             drop(state);
-            assert!(dice % 2 == 0, "asked for");
+            assert!(dice.is_multiple_of(2), "asked for");
             return Err(Refused);
         }
         drop(state);
@@ -141,7 +141,7 @@ impl Host for Faulty {
     }
 
     fn source_pool(&self) -> Pool {
-        if self.faults % 2 == 0 { Pool::Workers } else { Pool::Io }
+        if self.faults.is_multiple_of(2) { Pool::Workers } else { Pool::Io }
     }
 }
 

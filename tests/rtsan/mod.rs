@@ -34,10 +34,10 @@ fn claim_seal_gates_owners_and_wakes_neither_lock_nor_allocate() {
 
 #[test]
 fn demand_tickets_and_budget_neither_lock_nor_allocate() {
-    let demand = Demand::new(0, false);
+    let demand = Demand::new(false);
     assert_eq!(demand.wish(), Wish::Counted);
     assert!(demand.source_done());
-    assert!(demand.start());
+    assert_eq!(demand.wish(), Wish::Due);
     demand.withdraw();
     assert!(demand.retire());
     let tickets = Tickets::new();
