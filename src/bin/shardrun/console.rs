@@ -59,10 +59,7 @@ impl Console {
     pub(crate) fn found(&mut self, files: u64) {
         match &mut self.progress {
             Progress::Silent => {}
-            Progress::Bar(bar) => {
-                bar.set_message(format!("{files} files found"));
-                bar.tick();
-            }
+            Progress::Bar(bar) => bar.set_position(files),
             Progress::Lines { .. } => self.line(false, format_args!("{files} files found")),
         }
     }
@@ -72,8 +69,10 @@ impl Console {
         match &mut self.progress {
             Progress::Silent => {}
             Progress::Bar(bar) => {
-                bar.set_length(all);
-                bar.set_message("indexed");
+                if bar.length() != Some(all) {
+                    bar.set_style(style("{bar:40} {pos} of {len} files indexed"));
+                    bar.set_length(all);
+                }
                 bar.set_position(files);
             }
             Progress::Lines { .. } => self.line(files == all, format_args!("{files} of {all} files indexed")),
@@ -98,10 +97,14 @@ impl Console {
     }
 }
 
+/// A spinner, until it is known how many files there are.
 fn bar() -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {per_sec}");
-    let bar = ProgressBar::with_draw_target(Some(0), ProgressDrawTarget::stderr_with_hz(10));
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    bar.with_style(style("{spinner} {pos} files found"))
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 /// Shows a name so that it stays on its line and cannot drive the terminal.

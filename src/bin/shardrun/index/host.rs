@@ -12,7 +12,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A file by its number; cheap to copy, compare and hash.
@@ -129,10 +129,17 @@ pub(crate) struct Indexed {
     pub(crate) span: Span,
 }
 
-/// A file's line of the outline.
+/// A file's line of the outline, until it is taken to be written.
 pub(crate) struct Outlined {
-    pub(crate) line: String,
+    line: Mutex<String>,
     pub(crate) span: Span,
+}
+
+impl Outlined {
+    /// The line, once: the scheduler keeps the last Artifact of a file, and need not keep its text.
+    pub(crate) fn take(&self) -> String {
+        std::mem::take(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Which Artifact: there is one.
@@ -257,7 +264,7 @@ impl Host for Indexer {
         let tree = self.tree()?;
         let Profile::Outline = profile;
         let (line, span) = self.timed(|| work::outline(tree, cx.file().0.number, &source.source, &analysis.analysis));
-        Ok(Outlined { line, span })
+        Ok(Outlined { line: Mutex::new(line), span })
     }
 
     /// The workers: what is read is mostly in the page cache, and scanning follows in the same breath.

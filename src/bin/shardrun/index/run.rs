@@ -20,8 +20,11 @@ use std::io::Write;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-/// Files that are asked for at once.
+/// Files that are asked for at once; fewer with an outline, since the lines of all that are not yet written are in memory.
 const CHUNK_FILES: usize = 256;
+const CHUNK_FILES_OUTLINED: usize = 16;
+/// Chunks whose Source is made during the walk, if an outline makes it large: it stays in memory until the walk has ended.
+const CHUNKS_AHEAD_OUTLINED: usize = 64;
 /// Chunks that are asked for and not yet added up, per worker, and at least.
 const CHUNKS_PER_WORKER: usize = 4;
 const CHUNKS_MIN: usize = 8;
@@ -72,7 +75,7 @@ impl Outputs {
     /// One file has been indexed.
     fn file(&mut self, path: &str, indexed: &Indexed, outlined: Option<&Outlined>, console: &mut Console) {
         if let (Some(outline), Some(outlined)) = (&mut self.outline, outlined) {
-            outline.write(console, |sink| sink.write_all(outlined.line.as_bytes()));
+            outline.write(console, |sink| sink.write_all(outlined.take().as_bytes()));
         }
         if let Some(trace) = &mut self.trace {
             trace.write(console, |trace| {
@@ -115,6 +118,7 @@ struct Index {
     stages: Stages<Indexer>,
     tree: Arc<OnceLock<Tree>>,
     began: Instant,
+    chunk: usize,
     window: usize,
     outputs: Outputs,
     totals: Totals,
@@ -129,6 +133,7 @@ impl Index {
             stages: Stages::builder(&runtime, host).expect_files(FILES_EXPECTED).build(),
             tree,
             began,
+            chunk: if args.outline.is_some() { CHUNK_FILES_OUTLINED } else { CHUNK_FILES },
             window: CHUNKS_MIN.max(runtime.workers() * CHUNKS_PER_WORKER),
             outputs: Outputs::create(args, runtime.workers(), console),
             totals: Totals::default(),
@@ -157,22 +162,24 @@ impl Index {
         }
     }
 
-    /// Finds all files. Meanwhile Source of the first ones is made, so that the workers do not wait for the walk; of so many
-    /// as are kept in memory anyway. Nothing if there is no such directory.
+    /// Finds all files; nothing if there is no such directory. Meanwhile Source of the first ones is made, so that the workers
+    /// do not wait for the walk.
     fn walk(&self, args: &IndexArgs, console: &mut Console) -> Option<Vec<FileRef>> {
         let mut files: Vec<FileRef> = Vec::new();
         let mut asked = 0;
         let mut ahead: VecDeque<BatchHandle<Indexer>> = VecDeque::new();
+        let mut chunks_left = if self.with_outline { CHUNKS_AHEAD_OUTLINED } else { usize::MAX };
         let there = walk(args, console, |on_disk, console| {
             files.push(FileRef::new(files.len() as u32, &args.dir, on_disk));
-            if files.len() - asked < CHUNK_FILES {
+            if files.len() - asked < self.chunk {
                 return;
             }
             console.found(files.len() as u64);
             while ahead.front().is_some_and(BatchHandle::is_resolved) {
                 ahead.pop_front();
             }
-            if ahead.len() < self.window {
+            if ahead.len() < self.window && chunks_left > 0 {
+                chunks_left -= 1;
                 let requests = files[asked..].iter().map(|file| Request::source(file.clone()).any());
                 ahead.push_back(self.stages.submit_batch_atomic(requests));
             }
@@ -183,7 +190,7 @@ impl Index {
 
     /// Brings all files through the stages, in order, a window of chunks at a time.
     fn stages(&mut self, files: &[FileRef], console: &mut Console) {
-        let mut chunks = files.chunks(CHUNK_FILES);
+        let mut chunks = files.chunks(self.chunk);
         let mut open: VecDeque<(&[FileRef], BatchHandle<Indexer>)> = VecDeque::new();
         loop {
             while open.len() < self.window
