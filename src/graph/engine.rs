@@ -11,7 +11,7 @@ use super::outcome::{Ledger, RunReport, TaskOutcome};
 use super::policy::{PolicyWaker, Usage};
 use super::run::RunError;
 use super::status::TaskStatus;
-use super::task::{Launch, Running, TaskCx};
+use super::task::{Launch, Ran, TaskCx};
 use crate::flight::{
     CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Phase, catch, spawn_future_with,
 };
@@ -23,14 +23,14 @@ use std::time::Duration;
 
 /// Calls the host's body.
 pub(crate) trait Body<X: Send + Sync + 'static>: Send + Sync {
-    /// Runs the body, or begins it; `running` is told when it is over.
-    fn run(&self, cx: TaskCx<X>, running: Running<X>);
+    /// Runs the body to its end, or makes the future that it is.
+    fn run(&self, cx: &TaskCx<X>) -> Ran<X>;
 }
 
 /// What the run is told.
 pub(crate) enum Message<X> {
     Begin,
-    Ended(Box<EndedMessage<X>>),
+    Ended(EndedMessage<X>),
     Settled(u32),
     Abort,
     ServerDied(u32),
@@ -42,12 +42,20 @@ pub(crate) struct EndedMessage<X> {
     outcome: TaskOutcome<X>,
     end: End,
     usage: Usage,
-    failure: Option<TaskFailure>,
+    failure: Option<Box<TaskFailure>>,
+    /// On the runtime's clock.
+    at: Duration,
 }
 
 impl<X> Message<X> {
-    pub(crate) fn ended(outcome: TaskOutcome<X>, end: End, usage: Usage, failure: Option<TaskFailure>) -> Self {
-        Message::Ended(Box::new(EndedMessage { outcome, end, usage, failure }))
+    pub(crate) fn ended(
+        outcome: TaskOutcome<X>,
+        end: End,
+        usage: Usage,
+        failure: Option<TaskFailure>,
+        at: Duration,
+    ) -> Self {
+        Message::Ended(EndedMessage { outcome, end, usage, failure: failure.map(Box::new), at })
     }
 }
 
@@ -175,7 +183,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
         let outcome = TaskOutcome::unrun(task, TaskStatus::Aborted);
         let end = End::Outcome { status: TaskStatus::Aborted, owes: false };
         self.submit(Message::Abort);
-        self.submit(Message::ended(outcome, end, Usage::default(), None));
+        self.submit(Message::ended(outcome, end, Usage::default(), None, self.spawner.now()));
     }
 
     /// Polls a future of the run's until it is over. Nobody waits for it by handle.
@@ -185,15 +193,19 @@ impl<X: Send + Sync + 'static> Engine<X> {
 
     fn decide(&self, decider: &mut Decider<X>, message: Message<X>, duties: &mut Duties) {
         let Decider { machine, effects, owing, aborted } = decider;
-        let now = if machine.is_timed() { self.spawner.now().saturating_sub(self.began) } else { Duration::ZERO };
+        let now = match &message {
+            _ if !machine.is_timed() => Duration::ZERO,
+            Message::Ended(ended) => ended.at.saturating_sub(self.began),
+            _ => self.spawner.now().saturating_sub(self.began),
+        };
         let mut outcome = None;
         match message {
             Message::Begin => machine.begin(now, &self.policy_waker()),
             Message::Ended(ended) => {
-                let EndedMessage { outcome: of, end, usage, failure } = *ended;
+                let EndedMessage { outcome: of, end, usage, failure, at: _ } = ended;
                 let task = of.task;
                 if let Some(failure) = failure.filter(|_| !machine.is_stopping()) {
-                    self.news(News::Failure(task, failure), duties);
+                    self.news(News::Failure(task, *failure), duties);
                 }
                 if matches!(end, End::Outcome { owes: true, .. }) {
                     owing.insert(task, of);

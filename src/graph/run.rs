@@ -11,7 +11,7 @@ use super::outcome::{Ledger, RunReport};
 use super::plan::Plan;
 use super::policy::Policy;
 use super::status::ContinueMode;
-use super::task::{Bodied, Running, TaskCx};
+use super::task::{Ran, TaskCx};
 use crate::flight::{CancellationToken, Completion, Handle, Interrupt, catch};
 use crate::runtime::{Place, Priority, Runtime};
 use crate::sync::{Arc, Weak};
@@ -180,10 +180,8 @@ where
     F: Fn(&TaskCx<X>) -> R + Send + Sync,
     R: TaskEnd<X>,
 {
-    fn run(&self, cx: TaskCx<X>, running: Running<X>) {
-        let result = catch(|| (self.0)(&cx).into_end());
-        drop(cx);
-        running.over(result);
+    fn run(&self, cx: &TaskCx<X>) -> Ran<X> {
+        Ran::Over(catch(|| (self.0)(cx).into_end()))
     }
 }
 
@@ -197,11 +195,10 @@ where
     U: Future + Send + 'static,
     U::Output: TaskEnd<X>,
 {
-    fn run(&self, cx: TaskCx<X>, running: Running<X>) {
-        let engine = cx.engine().clone();
-        match catch(|| (self.0)(cx)) {
-            Ok(future) => engine.spawn(Bodied::new(future, running)),
-            Err(report) => running.over(Err(report)),
+    fn run(&self, cx: &TaskCx<X>) -> Ran<X> {
+        match catch(|| (self.0)(cx.clone())) {
+            Ok(future) => Ran::Later(Box::new(move |running| running.spawn(future))),
+            Err(report) => Ran::Over(Err(report)),
         }
     }
 }

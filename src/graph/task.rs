@@ -35,10 +35,6 @@ pub struct Upstream<'a, X> {
 }
 
 impl<X: Send + Sync + 'static> TaskCx<X> {
-    pub(crate) fn engine(&self) -> &Arc<Engine<X>> {
-        &self.engine
-    }
-
     /// The task.
     pub fn task(&self) -> TaskId {
         TaskId(self.task)
@@ -91,49 +87,74 @@ impl<X: Send + Sync + 'static> fmt::Debug for TaskCx<X> {
 }
 
 /// The right, and the duty, to run one body and to answer for it once. Dropped unused it answers that the body was lost.
+///
+/// It holds the one reference to the run that a task needs: the count of those is a word that all workers write.
 pub(crate) struct Launch<X: Send + Sync + 'static> {
-    engine: Option<Arc<Engine<X>>>,
-    task: u32,
+    cx: Option<TaskCx<X>>,
     again: bool,
-    tainted: bool,
 }
 
 impl<X: Send + Sync + 'static> Launch<X> {
     pub(crate) fn new(engine: Arc<Engine<X>>, task: u32, again: bool, tainted: bool) -> Self {
-        Self { engine: Some(engine), task, again, tainted }
+        Self { cx: Some(TaskCx { engine, task, tainted }), again }
     }
 
     /// Runs the body, or begins it if it is a future.
     pub(crate) fn run(self) {
-        let Some(engine) = self.engine.clone() else { return };
-        if engine.stop.is_cancelled() {
+        let Some(cx) = &self.cx else { return };
+        if cx.is_stopping() {
             // Not begun: the stop came between the decision and this.
-            let outcome = TaskOutcome::unrun(self.task, TaskStatus::Aborted);
+            let outcome = TaskOutcome::unrun(cx.task, TaskStatus::Aborted);
             let end = End::Outcome { status: TaskStatus::Aborted, owes: false };
-            return self.answer(|_| Message::ended(outcome, end, Usage::default(), None));
+            return self.answer(|engine| {
+                let now = engine.spawner.now();
+                Message::ended(outcome, end, Usage::default(), None, now)
+            });
         }
-        let cx = TaskCx { engine: engine.clone(), task: self.task, tainted: self.tainted };
         if !self.again {
-            engine.tell_started(self.task);
+            cx.engine.tell_started(cx.task);
         }
-        let began = engine.spawner.now();
-        engine.body.run(cx, Running { launch: self, began });
+        let began = cx.engine.spawner.now();
+        match cx.engine.body.run(cx) {
+            Ran::Over(result) => Running { launch: self, began }.over(result),
+            Ran::Later(begin) => begin(Running { launch: self, began }),
+        }
     }
 
     fn answer(mut self, message: impl FnOnce(&Engine<X>) -> Message<X>) {
-        if let Some(engine) = self.engine.take() {
-            let message = message(&engine);
-            engine.submit(message);
+        if let Some(cx) = self.cx.take() {
+            let message = message(&cx.engine);
+            cx.engine.submit(message);
         }
+    }
+
+    fn task(&self) -> u32 {
+        self.cx.as_ref().map_or(0, |cx| cx.task)
+    }
+
+    /// Whether its dependents may be told that there was nothing to restore: once.
+    fn is_restore(&self) -> bool {
+        !self.again && self.cx.as_ref().is_some_and(|cx| cx.engine.ledger.plan.is_restore(cx.task))
     }
 }
 
 impl<X: Send + Sync + 'static> Drop for Launch<X> {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take() {
-            engine.lost(self.task);
+        if let Some(cx) = self.cx.take() {
+            cx.engine.lost(cx.task);
         }
     }
+}
+
+/// How a body ended, if it did not panic.
+pub(crate) type Ending<X> = Result<Ended<X>, TaskFailure>;
+
+/// What came of calling a body.
+pub(crate) enum Ran<X: Send + Sync + 'static> {
+    /// It is over.
+    Over(Result<Ending<X>, PanicReport>),
+    /// It is a future, to be begun with the duty to answer.
+    Later(Box<dyn FnOnce(Running<X>) + Send>),
 }
 
 /// A body that was begun.
@@ -143,13 +164,27 @@ pub(crate) struct Running<X: Send + Sync + 'static> {
 }
 
 impl<X: Send + Sync + 'static> Running<X> {
+    /// Polls a body until it is over.
+    pub(crate) fn spawn<F>(self, future: F)
+    where
+        F: Future + Send + 'static,
+        F::Output: TaskEnd<X>,
+    {
+        let Some(engine) = self.launch.cx.as_ref().map(|cx| cx.engine.clone()) else { return };
+        engine.spawn(Bodied { future: Box::pin(future), running: Some(self) });
+    }
+
     /// The body is over.
-    pub(crate) fn over(self, result: Result<Result<Ended<X>, TaskFailure>, PanicReport>) {
+    pub(crate) fn over(self, result: Result<Ending<X>, PanicReport>) {
+        let task = self.launch.task();
         let failure = match result {
             Ok(Ok(ended)) => return self.ended(ended),
             Ok(Err(TaskFailure::NothingToRestore)) if self.launch.is_restore() => {
-                let outcome = TaskOutcome::unrun(self.launch.task, TaskStatus::Aborted);
-                return self.launch.answer(|_| Message::ended(outcome, End::Demoted, Usage::default(), None));
+                let outcome = TaskOutcome::unrun(task, TaskStatus::Aborted);
+                return self.launch.answer(|engine| {
+                    let now = engine.spawner.now();
+                    Message::ended(outcome, End::Demoted, Usage::default(), None, now)
+                });
             }
             Ok(Err(failure)) => failure,
             Err(report) => {
@@ -157,41 +192,34 @@ impl<X: Send + Sync + 'static> Running<X> {
             }
         };
         let began = self.began;
-        let mut outcome = TaskOutcome::unrun(self.launch.task, TaskStatus::Failed);
+        let mut outcome = TaskOutcome::unrun(task, TaskStatus::Failed);
         outcome.more = More::boxed(None, None, Some(failure.message().to_owned()));
         self.launch.answer(|engine| {
+            let now = engine.spawner.now();
             outcome.began = nanos(began.saturating_sub(engine.began));
-            Message::ended(outcome, End::Rejected, Usage::default(), Some(failure))
+            Message::ended(outcome, End::Rejected, Usage::default(), Some(failure), now)
         });
     }
 
     fn ended(self, ended: Ended<X>) {
-        let (began, task) = (self.began, self.launch.task);
-        let mut owed = None;
-        let engine = self.launch.engine.clone();
+        let (began, task) = (self.began, self.launch.task());
+        let Ended { status, exit_code, attempts, peak_memory, value, owes } = ended;
+        let creditor = owes.and_then(|owed| self.launch.cx.as_ref().map(|cx| (owed, cx.engine.clone())));
+        let owes = creditor.is_some();
         self.launch.answer(|engine| {
-            let mut outcome = TaskOutcome::unrun(task, ended.status);
-            outcome.exit_code = ended.exit_code;
-            outcome.attempts = ended.attempts;
+            let now = engine.spawner.now();
+            let mut outcome = TaskOutcome::unrun(task, status);
+            outcome.exit_code = exit_code;
+            outcome.attempts = attempts;
             outcome.began = nanos(began.saturating_sub(engine.began));
-            outcome.duration = nanos(engine.spawner.now().saturating_sub(began));
-            outcome.more = More::boxed(ended.value, ended.peak_memory, None);
-            owed = ended.owes;
-            let end = End::Outcome { status: ended.status, owes: owed.is_some() };
-            Message::ended(outcome, end, Usage { peak_memory: ended.peak_memory }, None)
+            outcome.duration = nanos(now.saturating_sub(began));
+            outcome.more = More::boxed(value, peak_memory, None);
+            Message::ended(outcome, End::Outcome { status, owes }, Usage { peak_memory }, None, now)
         });
-        if let (Some(owed), Some(engine)) = (owed, engine) {
+        if let Some((owed, engine)) = creditor {
             let settle = Settle { engine: Some(engine.clone()), task };
             engine.spawn(Debt { owed, settle });
         }
-    }
-}
-
-impl<X: Send + Sync + 'static> Launch<X> {
-    /// Whether its dependents may be told that there was nothing to restore: once.
-    fn is_restore(&self) -> bool {
-        let engine = self.engine.as_ref();
-        !self.again && engine.is_some_and(|engine| engine.ledger.plan.is_restore(self.task))
     }
 }
 
@@ -228,15 +256,9 @@ impl<X: Send + Sync + 'static> Future for Debt<X> {
 }
 
 /// A body that is a future.
-pub(crate) struct Bodied<X: Send + Sync + 'static, F> {
+struct Bodied<X: Send + Sync + 'static, F> {
     future: Pin<Box<F>>,
     running: Option<Running<X>>,
-}
-
-impl<X: Send + Sync + 'static, F> Bodied<X, F> {
-    pub(crate) fn new(future: F, running: Running<X>) -> Self {
-        Self { future: Box::pin(future), running: Some(running) }
-    }
 }
 
 impl<X, F> Future for Bodied<X, F>

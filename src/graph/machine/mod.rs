@@ -226,7 +226,7 @@ impl Machine {
 
     /// The run begins: starts what can start.
     pub(crate) fn begin(&mut self, now: Duration, waker: &PolicyWaker) {
-        self.now = now;
+        let now = self.pass(now);
         self.begun = true;
         if let Some(gate) = &mut self.gate {
             gate.begin(&self.plan, waker, now, &mut self.effects);
@@ -248,7 +248,7 @@ impl Machine {
 
     /// A body ended. Its slot is free, whatever it still owes.
     pub(crate) fn ended(&mut self, task: u32, end: End, usage: Usage, now: Duration) {
-        self.now = now;
+        self.pass(now);
         debug_assert_eq!(self.tasks[task as usize].phase, Phase::Running);
         self.free_slot(task, end, usage);
         let (status, owes) = match end {
@@ -280,7 +280,7 @@ impl Machine {
 
     /// What a task owed has been done.
     pub(crate) fn settled(&mut self, task: u32, now: Duration) {
-        self.now = now;
+        self.pass(now);
         debug_assert_eq!(self.tasks[task as usize].phase, Phase::Owing);
         self.in_flight -= 1;
         self.record(task, true, None);
@@ -291,7 +291,7 @@ impl Machine {
 
     /// Nothing more is to start, and what has not started ends as aborted; of a run that has not begun, when it begins.
     pub(crate) fn abort(&mut self, now: Duration) {
-        self.now = now;
+        self.pass(now);
         let before = std::mem::replace(&mut self.aborted, true);
         if self.begun {
             if !before {
@@ -303,7 +303,7 @@ impl Machine {
 
     /// A server that was ready has died.
     pub(crate) fn server_died(&mut self, task: u32, now: Duration) {
-        self.now = now;
+        self.pass(now);
         self.free_reservation(task);
         let Some(state) = self.tasks.get_mut(task as usize) else { return };
         if state.phase == Phase::Done && state.status == Some(TaskStatus::Success) && !state.is(DEAD) {
@@ -319,7 +319,7 @@ impl Machine {
 
     /// A server has ended: what policies reserved for it is free.
     pub(crate) fn server_exited(&mut self, task: u32, now: Duration) {
-        self.now = now;
+        self.pass(now);
         self.free_reservation(task);
         self.tick();
     }
@@ -332,7 +332,7 @@ impl Machine {
 
     /// A policy says that something has changed outside, or the time that was asked for has come.
     pub(crate) fn woken(&mut self, outside: bool, now: Duration) {
-        self.now = now;
+        let now = self.pass(now);
         if let Some(gate) = &mut self.gate {
             gate.wake_by_time(now, outside);
         }
@@ -344,6 +344,12 @@ impl Machine {
         if let Some(gate) = &mut self.gate {
             gate.end(&mut self.effects);
         }
+    }
+
+    /// Time passes. What is told by different threads may come a little out of order; time does not go back.
+    fn pass(&mut self, now: Duration) -> Duration {
+        self.now = self.now.max(now);
+        self.now
     }
 
     /// Whether bodies are told to stop: what they end in then is no failure.
