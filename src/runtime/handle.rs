@@ -103,6 +103,11 @@ impl Runtime {
         &self.owner.spawner.engine
     }
 
+    #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+    pub(crate) fn engine_for_tests(&self) -> &Engine {
+        self.engine()
+    }
+
     /// What the engine's parts hold instead of the runtime.
     pub(crate) fn spawner(&self) -> &Spawner {
         &self.owner.spawner

@@ -119,3 +119,124 @@ impl Worker {
         }
     }
 }
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use crate::runtime::current;
+    use crate::runtime::{Job, Place, Priority, Runtime, Spawner};
+    use crate::sync::Arc;
+    use crate::sync::stat::{AtomicBool, AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(20);
+    const HERE: Place = Place::workers(Priority::Interactive);
+
+    fn small(workers: usize) -> Runtime {
+        Runtime::builder().workers(workers).io_threads(0).build().unwrap()
+    }
+
+    #[test]
+    fn b10_a_continuation_is_stolen_from_a_worker_that_goes_on_with_something_else() {
+        let runtime = small(2);
+        for exposed in [false, true] {
+            let (done, end) = channel();
+            let spawner = runtime.spawner().clone();
+            runtime
+                .execute(move || {
+                    let (sender, receiver) = channel();
+                    let job = Job::new(move || sender.send(()).unwrap());
+                    if exposed {
+                        spawner.push_hot(HERE, job).unwrap();
+                        done.send(receiver.recv_timeout(SOON).is_ok()).unwrap();
+                    } else {
+                        spawner.push_next(HERE, job).unwrap();
+                        // Not seen by thieves until this worker blocks.
+                        let ran = crate::runtime::blocking(|| receiver.recv_timeout(SOON).is_ok());
+                        done.send(ran).unwrap();
+                    }
+                })
+                .unwrap();
+            assert_eq!(end.recv_timeout(SOON), Ok(true), "exposed: {exposed}");
+        }
+    }
+
+    /// A job that makes itself its own continuation until told to stop.
+    fn chain(spawner: Spawner, turns: Arc<AtomicUsize>, stop: Arc<AtomicBool>, soon: bool) {
+        turns.fetch_add(1, Ordering::Relaxed);
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let theirs = spawner.clone();
+        let job = Job::new(move || chain(theirs, turns, stop, soon));
+        let pushed = if soon { spawner.push_next(HERE, job) } else { spawner.push_hot(HERE, job) };
+        pushed.unwrap();
+    }
+
+    #[test]
+    fn b13_a_chain_of_continuations_shuts_nobody_out() {
+        for soon in [false, true] {
+            let runtime = small(1);
+            let (turns, stop) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+            let (spawner, theirs, their_stop) = (runtime.spawner().clone(), turns.clone(), stop.clone());
+            runtime.execute(move || chain(spawner, theirs, their_stop, soon)).unwrap();
+            for priority in Priority::ALL {
+                let (sender, receiver) = channel();
+                for n in 0..100 {
+                    let sender = sender.clone();
+                    runtime.execute_on(priority.into(), move || sender.send(n).unwrap()).unwrap();
+                }
+                for n in 0..100 {
+                    assert_eq!(receiver.recv_timeout(SOON), Ok(n));
+                }
+            }
+            let then = turns.load(Ordering::Relaxed);
+            while turns.load(Ordering::Relaxed) == then {
+                std::thread::yield_now();
+            }
+            stop.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_long_burst_keeps_its_order_beyond_the_own_queue() {
+        let runtime = small(1);
+        let (sender, receiver) = channel();
+        let inner = runtime.clone();
+        runtime
+            .execute(move || {
+                for n in 0..5_000 {
+                    let sender = sender.clone();
+                    inner.execute(move || sender.send(n).unwrap()).unwrap();
+                }
+                let batch = (5_000..10_000).map(|n| {
+                    let sender = sender.clone();
+                    move || sender.send(n).unwrap()
+                });
+                inner.execute_batch(HERE, batch).unwrap();
+            })
+            .unwrap();
+        assert!((0..10_000).all(|n| receiver.recv_timeout(SOON) == Ok(n)));
+    }
+
+    #[test]
+    fn b107_counters_near_their_end_go_round() {
+        let runtime = small(1);
+        let spawner = runtime.spawner().clone();
+        let (sender, receiver) = channel();
+        runtime
+            .execute(move || {
+                current::worker(|worker| worker.expect("on a worker").near_the_end());
+                for n in 0..10_000 {
+                    let sender = sender.clone();
+                    let job = Job::new(move || sender.send(n).unwrap());
+                    spawner.push(HERE, job).unwrap();
+                }
+            })
+            .unwrap();
+        assert!((0..10_000).all(|n| receiver.recv_timeout(SOON) == Ok(n)));
+        while runtime.counters().workers[0].executed > 10_000 {
+            std::thread::yield_now();
+        }
+    }
+}

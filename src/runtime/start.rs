@@ -167,3 +167,79 @@ fn turn_timer(engine: Arc<Engine>) {
         timer.woke();
     }
 }
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use super::blocking;
+    use crate::runtime::{Place, Pool, Priority, Runtime};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    fn small(spares: usize) -> crate::runtime::RuntimeBuilder {
+        Runtime::builder().workers(1).io_threads(1).max_spares(spares)
+    }
+
+    /// A job at `place` blocks for something that only another job there can bring; a second one nests in it.
+    fn nests(runtime: &Runtime, place: Place, depth: usize) -> bool {
+        let (sender, receiver) = channel();
+        let inner = runtime.clone();
+        let job = move || sender.send(depth == 0 || nests(&inner, place, depth - 1)).unwrap();
+        runtime.execute_on(place, job).unwrap();
+        blocking(|| receiver.recv_timeout(SOON)).unwrap_or(false)
+    }
+
+    #[test]
+    fn b60_a_spare_takes_the_place_of_a_worker_that_blocks() {
+        let runtime = small(4).build().unwrap();
+        for pool in [Pool::Workers, Pool::Io] {
+            for _ in 0..20 {
+                assert!(nests(&runtime, Place { pool, priority: Priority::Interactive }, 4));
+            }
+        }
+        let counters = runtime.counters();
+        assert_eq!((counters.workers.len(), counters.spares_missing), (10, 0), "spares are used again");
+        assert_eq!(runtime.shutdown().running, 0);
+    }
+
+    #[test]
+    fn b60_one_worker_at_a_time_runs_jobs_once_the_blocked_one_is_back() {
+        let runtime = small(4).build().unwrap();
+        assert!(nests(&runtime, Place::default(), 1));
+        // The spare rests before its next job: from now on two jobs that would run at once would run on one thread.
+        for _ in 0..100 {
+            let (sender, receiver) = channel();
+            runtime.execute(move || sender.send(()).unwrap()).unwrap();
+            receiver.recv_timeout(SOON).expect("it runs");
+        }
+        assert!(runtime.engine_for_tests().crew(Pool::Workers).surplus.load(super::Ordering::Relaxed) <= 1);
+    }
+
+    #[test]
+    fn b91_a_spare_that_cannot_start_leaves_the_work_to_the_worker() {
+        for builder in [small(0), small(4).fail_thread_starts_after(2)] {
+            let runtime = builder.build().unwrap();
+            let (sender, receiver) = channel();
+            let (done, end) = channel();
+            let inner = runtime.clone();
+            runtime
+                .execute(move || {
+                    inner.execute(move || done.send(()).unwrap()).unwrap();
+                    blocking(|| receiver.recv().unwrap());
+                })
+                .unwrap();
+            while runtime.counters().spares_missing == 0 {
+                std::thread::yield_now();
+            }
+            sender.send(()).unwrap();
+            end.recv_timeout(SOON).expect("what was taken is run once the worker is back");
+            assert_eq!(runtime.counters().spares_missing, 1);
+        }
+    }
+
+    #[test]
+    fn blocking_elsewhere_is_a_plain_call() {
+        assert_eq!(blocking(|| 3), 3);
+    }
+}

@@ -86,6 +86,16 @@ impl Worker {
         self.slot().pinned.load(stat::Ordering::Relaxed).checked_sub(1)
     }
 
+    /// Sets every counter near the end of its range.
+    #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+    pub(super) fn near_the_end(&self) {
+        self.tick.set(u32::MAX - 100);
+        let counters = &self.slot().counters;
+        for tally in [&counters.executed, &counters.panics, &counters.steals, &counters.parks, &counters.wakes] {
+            tally.set(u64::MAX - 100);
+        }
+    }
+
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
@@ -297,7 +307,8 @@ impl Worker {
             }
             let spins = self.spin.budget() > 0 && search.begin(crew);
             let job = self.select().or_else(|| self.take_elsewhere(!spins));
-            let job = job.or_else(|| if spins { self.spin() } else { None });
+            // Whoever goes to sleep has left nothing behind, also no continuation that its worker keeps waiting.
+            let job = job.or_else(|| if spins { self.spin().or_else(|| self.take_elsewhere(true)) } else { None });
             if let Some(job) = job {
                 search.end(crew, self.index);
                 return Ok(job);
@@ -384,7 +395,7 @@ impl Worker {
                 return None;
             }
             let job = if injected != 0 { self.select() } else { None };
-            let job = job.or_else(|| self.steal(VICTIMS_A_ROUND, round > HOT_PATIENCE || cfg!(shardrun_loom)));
+            let job = job.or_else(|| self.steal(VICTIMS_A_ROUND, round > HOT_PATIENCE));
             if job.is_some() {
                 return job;
             }
