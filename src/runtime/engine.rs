@@ -146,10 +146,6 @@ impl Engine {
         }
     }
 
-    pub(crate) fn crews(&self) -> &[Crew; 2] {
-        &self.crews
-    }
-
     /// Why no work is taken, if none is.
     #[inline(always)]
     pub(crate) fn refusal(&self) -> Option<RefusedBecause> {

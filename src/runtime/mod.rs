@@ -1,6 +1,5 @@
 //! Workers, their queues and their sleep, deadlines, permits, and the drivers: whatever runs an erased closure.
 //! It does not know flights, stages, or any other kind of work.
-#![allow(dead_code, unused_imports, reason = "while the parts above are being built")]
 
 mod affinity;
 mod barrier;
@@ -38,7 +37,7 @@ pub use place::{Place, Pool, Priority};
 pub use spawner::TimerHandle;
 
 pub(crate) use affinity::machine;
-pub(crate) use contain::{call as contain, discard, dropping, message};
+pub(crate) use contain::{call as contain, discard};
 pub(crate) use engine::Attached;
 pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};

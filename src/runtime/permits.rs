@@ -61,6 +61,7 @@ impl fmt::Debug for Waiting {
 }
 
 /// What became of a wish for permits.
+#[allow(dead_code, reason = "a job that was not queued is given back, whether or not the caller has a use for it")]
 #[derive(Debug)]
 pub(crate) enum Acquire {
     /// The permits are the caller's, who gets the job back to do with it what it likes.

@@ -4,12 +4,11 @@
 
 use super::contain;
 use super::current;
-use super::engine::{Attached, Engine, RefusedBecause};
+use super::engine::{Attached, Engine};
 use super::job::Job;
 use super::place::{Place, Pool, Priority};
 use super::start;
 use super::timer::Deadline;
-use crate::observe::Event;
 use crate::sync::Arc;
 use std::fmt;
 use std::time::Duration;
@@ -69,31 +68,9 @@ impl Spawner {
         Ok(())
     }
 
-    /// Queues many jobs with one look for somebody to run them. The iterator may be host code: it is run to its end before
-    /// anything is queued, so that its panic leaves nothing behind. How many there were.
-    ///
-    /// # Errors
-    /// Gives the jobs back, as `push`.
-    pub(crate) fn push_batch(&self, place: Place, jobs: impl IntoIterator<Item = Job>) -> Result<usize, Vec<Job>> {
-        let jobs: Vec<Job> = jobs.into_iter().collect();
-        if self.engine.refusal().is_some() {
-            return Err(jobs);
-        }
-        let count = jobs.len();
-        if count > 0 {
-            self.engine.submit_all(place, jobs.into_iter());
-        }
-        Ok(count)
-    }
-
     /// Whether the runtime is shut down, or its threads were lost in a fork.
     pub(crate) fn is_closed(&self) -> bool {
         self.engine.refusal().is_some()
-    }
-
-    /// Why jobs are refused, if they are.
-    pub(crate) fn refusal(&self) -> Option<RefusedBecause> {
-        self.engine.refusal()
     }
 
     /// The time on the runtime's clock.
@@ -131,24 +108,6 @@ impl Spawner {
     /// What is attached to the runtime, to hear of its end; attached now if nothing is.
     pub(crate) fn attached(&self, make: impl FnOnce() -> Box<dyn Attached>) -> &dyn Attached {
         &**self.engine.attached.get_or_init(make)
-    }
-
-    /// Whether the two put jobs on one runtime.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.engine, &other.engine)
-    }
-
-    /// Tells the observer, if there is one. `event` is called only then.
-    pub(crate) fn observe(&self, event: impl FnOnce() -> Event) {
-        if self.engine.watch.is_some() {
-            self.engine.event(&event());
-        }
-    }
-
-    /// Counts and reports a panic of the host's that was caught outside a job's own run.
-    pub(crate) fn caught(&self, payload: Box<dyn std::any::Any + Send>) {
-        self.engine.outside_panics.add_shared(1);
-        self.engine.report_panic(None, payload);
     }
 }
 
