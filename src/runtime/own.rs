@@ -125,8 +125,8 @@ mod tests {
     use crate::runtime::current;
     use crate::runtime::{Job, Place, Priority, Runtime, Spawner};
     use crate::sync::Arc;
+    use crate::sync::mpsc::channel;
     use crate::sync::stat::{AtomicBool, AtomicUsize, Ordering};
-    use std::sync::mpsc::channel;
     use std::time::Duration;
 
     const SOON: Duration = Duration::from_secs(20);
@@ -192,7 +192,7 @@ mod tests {
             }
             let then = turns.load(Ordering::Relaxed);
             while turns.load(Ordering::Relaxed) == then {
-                std::thread::yield_now();
+                crate::sync::thread::yield_now();
             }
             stop.store(true, Ordering::Relaxed);
         }
@@ -236,7 +236,7 @@ mod tests {
             .unwrap();
         assert!((0..10_000).all(|n| receiver.recv_timeout(SOON) == Ok(n)));
         while runtime.counters().workers[0].executed > 10_000 {
-            std::thread::yield_now();
+            crate::sync::thread::yield_now();
         }
     }
 }

@@ -172,7 +172,7 @@ fn turn_timer(engine: Arc<Engine>) {
 mod tests {
     use super::blocking;
     use crate::runtime::{Place, Pool, Priority, Runtime};
-    use std::sync::mpsc::channel;
+    use crate::sync::mpsc::channel;
     use std::time::Duration;
 
     const SOON: Duration = Duration::from_secs(20);
@@ -230,7 +230,7 @@ mod tests {
                 })
                 .unwrap();
             while runtime.counters().spares_missing == 0 {
-                std::thread::yield_now();
+                crate::sync::thread::yield_now();
             }
             sender.send(()).unwrap();
             end.recv_timeout(SOON).expect("what was taken is run once the worker is back");

@@ -17,6 +17,9 @@ pub(crate) use crossbeam_utils::CachePadded;
 pub(crate) use mutant::mutant;
 pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+pub(crate) use std::sync::mpsc;
+
 /// Atomics and fences of the world that is built.
 pub(crate) mod atomic {
     #[cfg(shardrun_loom)]
