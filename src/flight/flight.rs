@@ -201,6 +201,7 @@ where
 mod tests {
     use super::*;
     use crate::flight::Handle;
+    use crate::runtime::Priority;
     use crate::sync::stat::{AtomicUsize, Ordering};
     use std::future::Future;
     use std::pin::Pin;
@@ -239,6 +240,7 @@ mod tests {
         ];
         for (end, outcome) in ends {
             let flight = Probe::new();
+            flight.word().admit(Priority::Interactive).unwrap();
             let waiters = waiters(&flight, 8);
             end(&flight);
             assert!(!flight.seal_and_publish(Ok(9)), "ended once");
@@ -331,9 +333,13 @@ mod tests {
         assert_eq!(flight.word().owners(), 2, "dropping detaches: the wish stays");
         assert!(flight.seal_and_publish(Ok(3)));
         assert_eq!(three.wait(), Ok(3));
-        let flight = Arc::new(Probe::new());
-        drop(handle(&flight).cancel_on_drop());
-        assert_eq!(flight.word().phase(), Phase::Cancelled);
+        let admitted = Arc::new(Probe::new());
+        admitted.word().admit(Priority::Interactive).unwrap();
+        drop(handle(&admitted).cancel_on_drop());
+        assert_eq!(admitted.word().phase(), Phase::Cancelled);
+        let idle = Arc::new(Probe::new());
+        drop(handle(&idle).cancel_on_drop());
+        assert_eq!(idle.word().phase(), Phase::Idle, "what was never admitted has nothing to cancel");
     }
 
     #[test]
