@@ -16,6 +16,8 @@ mod stages_demand;
 mod stages_tickets;
 #[cfg(shardrun_loom)]
 mod stages_versions;
+#[cfg(shardrun_shuttle)]
+mod stages_whole;
 
 /// Runs one model in the world that is built: exhaustively up to the preemption bound under loom, thousands of random and
 /// priority-based schedules under shuttle.
