@@ -148,6 +148,8 @@ pub(crate) struct Machine {
     /// if nobody wants to know.
     waits: Box<[u64]>,
     failures: u32,
+    /// Nothing of the run has gone wrong yet, so that nobody need look for it among dependencies.
+    spotless: bool,
     begun: bool,
     tripped: bool,
     aborted: bool,
@@ -204,6 +206,7 @@ impl Machine {
             gate,
             waits: vec![0; stamps].into(),
             failures: 0,
+            spotless: true,
             begun: false,
             tripped: false,
             aborted: false,
@@ -262,6 +265,7 @@ impl Machine {
                 return;
             }
         };
+        self.spotless &= status.is_pass();
         self.tasks[task as usize].status = Some(status);
         if owes {
             self.tasks[task as usize].phase = Phase::Owing;
@@ -308,6 +312,7 @@ impl Machine {
         let Some(state) = self.tasks.get_mut(task as usize) else { return };
         if state.phase == Phase::Done && state.status == Some(TaskStatus::Success) && !state.is(DEAD) {
             state.flags |= DEAD;
+            self.spotless = false;
             self.fail();
             if self.mode != ContinueMode::Always && !self.stopped() {
                 self.skip_behind_dead(task);

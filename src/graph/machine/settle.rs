@@ -70,6 +70,7 @@ impl Machine {
     }
 
     fn settle_unstarted(&mut self, task: u32, status: TaskStatus, root: Bad) {
+        self.spotless = false;
         self.tasks[task as usize].status = Some(status);
         if let Some(gate) = &mut self.gate {
             gate.forget(task);
@@ -109,12 +110,12 @@ impl Machine {
         if self.tasks[task as usize].is(RESTORE) {
             self.judge_restore(task);
         }
-        let plan = self.plan.clone();
+        let Self { plan, tasks, released, .. } = self;
         for &dependent in plan.edges_out().of(task) {
-            let state = &mut self.tasks[dependent as usize];
+            let state = &mut tasks[dependent as usize];
             state.pending -= 1;
             if state.pending == 0 {
-                self.released.push_back(dependent);
+                released.push_back(dependent);
             }
         }
     }
@@ -136,6 +137,9 @@ impl Machine {
     /// Whether a dependency did not end well, and the root cause: first a dependency that itself failed or was aborted,
     /// then a dead server, then the root carried by one that was skipped, then that of a restore that blocks.
     fn bad_dependency(&self, task: u32) -> Option<Bad> {
+        if self.spotless {
+            return None;
+        }
         let (mut dead, mut skipped, mut blocking) = (None, None, None);
         for &dep in self.plan.deps().of(task) {
             let state = &self.tasks[dep as usize];
@@ -153,10 +157,11 @@ impl Machine {
 
     /// Whether a task stands behind a failure, as far as its dependencies are known.
     fn taint_of(&self, task: u32) -> bool {
-        self.plan.deps().of(task).iter().any(|dep| {
-            let state = &self.tasks[*dep as usize];
-            state.is(TAINTED | DEAD) || state.status.is_some_and(|status| !status.is_pass())
-        })
+        !self.spotless
+            && self.plan.deps().of(task).iter().any(|dep| {
+                let state = &self.tasks[*dep as usize];
+                state.is(TAINTED | DEAD) || state.status.is_some_and(|status| !status.is_pass())
+            })
     }
 
     /// A failure counts; perhaps nothing more is to start.

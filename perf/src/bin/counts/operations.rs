@@ -3,9 +3,10 @@
 //!
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
-use shardrun::{Driver, Place, Request, Runtime, Stages};
+use shardrun::{CountedRun, Driver, Place, Plan, Request, Run, Runtime, Stages, TaskId};
 use shardrun_perf::host::Memory;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -28,6 +29,9 @@ pub const ALL: &[Operation] = &[
     ("request-fresh-artifact", 8_192, chain),
     ("edit", 8_192, edit),
     ("batch-atomic-member", 8_000, batch),
+    ("graph-plan-task", 20_000, graph_plan),
+    ("graph-counted-task", 20_000, graph_counted),
+    ("graph-decided-task", 20_000, graph_decided),
 ];
 
 /// Files, or keys, that exist before an operation on old ones begins.
@@ -234,6 +238,51 @@ fn batch(n: u64) {
             accept(result);
         }
     }
+}
+
+/// Tasks in layers of a hundred, each but those of the first layer after three of the layer before.
+fn layers(tasks: u64) -> Plan {
+    const WIDTH: usize = 100;
+    let mut plan = Plan::builder();
+    let mut ids: Vec<TaskId> = Vec::with_capacity(tasks as usize);
+    for task in 0..tasks as usize {
+        let (layer, at) = (task / WIDTH, task % WIDTH);
+        let before = layer.checked_sub(1).map(|layer| layer * WIDTH);
+        let deps = before.into_iter().flat_map(|first| [at, (at + 1) % WIDTH, (at + 7) % WIDTH].map(|at| first + at));
+        let entry = plan.task("").after_all(deps.map(|task| ids[task]));
+        ids.push(entry.id());
+    }
+    accept(plan.build())
+}
+
+/// Collecting, checking and ranking; beyond the size up to which dependents are counted exactly.
+fn graph_plan(n: u64) {
+    black_box(layers(n));
+}
+
+/// One plan, run as often as makes N tasks.
+fn graph_runs(n: u64, run: impl Fn(&Arc<Plan>, &Runtime)) {
+    let plan = Arc::new(layers(10_000));
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    for _ in 0..n / 10_000 {
+        run(&plan, &runtime);
+    }
+}
+
+fn graph_counted(n: u64) {
+    graph_runs(n, |plan, runtime| {
+        let mut run = accept(CountedRun::new(plan.clone())).start(runtime, consume);
+        runtime.drive_all();
+        assert!(run.try_get().is_some(), "the run is over");
+    });
+}
+
+fn graph_decided(n: u64) {
+    graph_runs(n, |plan, runtime| {
+        let mut run = Run::<()>::new(plan.clone()).start(runtime, |cx| consume(cx.task()));
+        runtime.drive_all();
+        assert!(run.try_get().is_some(), "the run is over");
+    });
 }
 
 /// The body of every task.
