@@ -250,7 +250,6 @@ impl RuntimeBuilder {
             on_start: self.on_start,
             on_stop: self.on_stop,
             spin: if machine.parallel > 1 { self.spin } else { Duration::ZERO },
-            crowded: workers >= machine.parallel,
             plan,
         };
         let watch = self.observer.map(Watch::new);

@@ -327,14 +327,6 @@ impl Crew {
         }
     }
 
-    /// Wakes one sleeper if there is work and nobody searches: for a worker that stops looking after its own queues.
-    pub(crate) fn wake_for_work(&self, waker: Option<usize>) {
-        barrier::full(); // pairs with `announce`
-        if self.idle.any() && self.has_work() {
-            self.wake_one(waker);
-        }
-    }
-
     /// Unparks the thread of a slot, which must have been claimed from a bit set that its thread put it into.
     pub(crate) fn unpark(&self, index: usize) {
         if let Some(thread) = self.slots[index].thread.get() {

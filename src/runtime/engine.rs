@@ -36,8 +36,6 @@ pub(crate) struct Config {
     pub(crate) on_stop: Option<Hook>,
     /// The longest that a worker spins.
     pub(crate) spin: Duration,
-    /// Whether there are more workers than CPUs, so that a spinner must let others run.
-    pub(crate) crowded: bool,
     pub(crate) plan: Plan,
 }
 

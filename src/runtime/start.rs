@@ -13,7 +13,7 @@ use super::worker::{End, Worker};
 use crate::observe::Event;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
-use crate::sync::{stat, thread};
+use crate::sync::{mutant, stat, thread};
 use std::io;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Crew {
     fn rest(&self, index: usize) -> bool {
         self.resting.insert(index);
         barrier::full(); // pairs with `close`
-        if self.is_closed() {
+        if self.is_closed() && !mutant("spare.rest_without_look") {
             self.resting.claim(index);
         }
         while self.resting.contains(index) {
@@ -86,8 +86,8 @@ impl Crew {
 /// A spare takes the place of a worker of `pool` that is about to block; false if none can.
 fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
     let crew = engine.crew(pool);
+    // Nobody has to be woken for what the blocked worker leaves: it was announced when it was pushed.
     if crew.take_surplus() {
-        crew.wake_for_work(Some(blocked));
         return true;
     }
     if let Some(spare) = crew.resting.claim_any() {
@@ -114,7 +114,6 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
     }
     engine.spares_missing.add_shared(1);
     engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
-    crew.wake_for_work(Some(blocked));
     false
 }
 

@@ -147,13 +147,8 @@ impl Worker {
         if !counted {
             self.slot().counters.busy_nanos.add(nanos(begun.elapsed()));
         }
-        let mut moved = false;
         while let Some((level, job)) = self.pop_any() {
             self.crew().inject(level, std::iter::once(job));
-            moved = true;
-        }
-        if !moved {
-            self.crew().wake_for_work(Some(self.index));
         }
         End::Rest
     }
@@ -406,9 +401,8 @@ impl Worker {
                 if begun.elapsed() > budget {
                     return None;
                 }
-                if self.engine.config.crowded {
-                    thread::yield_now();
-                }
+                // Whoever is to bring the work may want this CPU.
+                thread::yield_now();
             }
         }
         None

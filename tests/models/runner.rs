@@ -77,6 +77,7 @@ const SEEDED: &[Seeded] = &[
     ("park.no_second_look", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("park.no_hand_over", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("park.found_without_look", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
+    ("spare.rest_without_look", "models::runtime_parking::two_that_block_get_two_spares"),
     ("park.moved_in_silence", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("hot.take_without_claim", "models::runtime_jobs::a_continuation_is_taken_once"),
     ("timer.no_second_look", "models::runtime_jobs::b07_an_early_deadline_is_not_slept_past"),

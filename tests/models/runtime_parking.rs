@@ -7,7 +7,7 @@ use crate::runtime::modelled::{Crew, Search};
 use crate::runtime::{Job, Pool};
 #[cfg(shardrun_shuttle)]
 use crate::runtime::{
-    Place, Priority,
+    Pinning, Place, Priority, Runtime, blocking,
     modelled::{Config, End, Engine, Plan, Sizes, Threads, TimeSource, Worker},
 };
 use crate::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,6 @@ fn engine(workers: usize, spin: Duration) -> Arc<Engine> {
         on_start: None,
         on_stop: None,
         spin,
-        crowded: false,
         plan: Plan::off(None),
     };
     let sizes = Sizes { workers, io_threads: 0, spares: 0 };
@@ -258,6 +257,52 @@ fn four_jobs_at_once_get_four_workers() {
             .collect();
         submitters.into_iter().for_each(|thread| thread.join().unwrap());
         workers.into_iter().for_each(|thread| assert_eq!(thread.join().unwrap(), End::Closed));
+    };
+    check(move || model(Duration::from_micros(1)));
+    check(move || model(Duration::ZERO));
+}
+
+/// Two jobs that block, on a runtime with one worker, each get a spare that runs what they wait for; all threads end.
+#[cfg(shardrun_shuttle)]
+#[test]
+fn two_that_block_get_two_spares() {
+    let model = |spin: Duration| {
+        let runtime = Runtime::builder().workers(1).io_threads(0).max_spares(3).pinning(Pinning::Off).spin(spin);
+        let runtime = runtime.stack_size(1 << 20).build().unwrap();
+        let done = Arc::new((Mutex::new(0), Condvar::new()));
+        let submitters: Vec<_> = (0..2)
+            .map(|_| {
+                let (runtime, done) = (runtime.clone(), done.clone());
+                thread::spawn(move || {
+                    let inner = runtime.clone();
+                    let job = move || {
+                        let here = Arc::new((Mutex::new(false), Condvar::new()));
+                        let theirs = here.clone();
+                        let brings = move || {
+                            *theirs.0.lock() = true;
+                            theirs.1.notify_all();
+                        };
+                        inner.execute(brings).unwrap();
+                        blocking(|| {
+                            let mut there = here.0.lock();
+                            while !*there {
+                                there = here.1.wait(there).unwrap();
+                            }
+                        });
+                        *done.0.lock() += 1;
+                        done.1.notify_all();
+                    };
+                    runtime.execute(job).unwrap();
+                })
+            })
+            .collect();
+        submitters.into_iter().for_each(|thread| thread.join().unwrap());
+        let mut count = done.0.lock();
+        while *count < 2 {
+            count = done.1.wait(count).unwrap();
+        }
+        drop(count);
+        assert_eq!(runtime.shutdown().running, 0);
     };
     check(move || model(Duration::from_micros(1)));
     check(move || model(Duration::ZERO));
