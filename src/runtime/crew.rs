@@ -114,7 +114,8 @@ pub(crate) struct Crew {
     pub(crate) regular: usize,
     /// Slots whose threads were started; spares come after the regular ones.
     pub(crate) started: stat::AtomicUsize,
-    /// Spares that are to rest, since the workers that they stood in for are back.
+    /// Spares that are to rest, since the workers that they stood in for are back. Below zero, in two's complement: workers that
+    /// block and have no spare.
     pub(crate) surplus: AtomicU64,
     pub(crate) outside_wakes: Tally,
 }

@@ -59,9 +59,12 @@ impl Crew {
     /// A spare rests until somebody needs it; false if the crew is closed instead.
     fn rest(&self, index: usize) -> bool {
         self.resting.insert(index);
-        barrier::full(); // pairs with `close`
+        barrier::full(); // pairs with `close`, and with a `lend` that found nobody
         if self.is_closed() && !mutant("spare.rest_without_look") {
             self.resting.claim(index);
+        } else if self.is_wanting() && !mutant("spare.rest_unwanted") && self.resting.claim(index) {
+            // ordering: as in `take_surplus`.
+            self.surplus.fetch_add(1, Ordering::AcqRel);
         }
         while self.resting.contains(index) {
             thread::park();
@@ -72,7 +75,7 @@ impl Crew {
     /// One of the spares that are to rest, taken by one of them or by who needs one.
     pub(crate) fn take_surplus(&self) -> bool {
         let mut surplus = self.surplus.load(Ordering::Relaxed);
-        while surplus > 0 {
+        while surplus.cast_signed() > 0 {
             // ordering: a count of wishes; what a spare works on comes through the queues.
             match self.surplus.compare_exchange(surplus, surplus - 1, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
@@ -81,19 +84,30 @@ impl Crew {
         }
         false
     }
+
+    /// Whether somebody blocks for whom there was no spare.
+    fn is_wanting(&self) -> bool {
+        self.surplus.load(Ordering::Relaxed).cast_signed() < 0
+    }
+
+    /// One of the spares that rest is woken, to take the place of somebody who blocks.
+    fn wake_resting(&self) -> Option<usize> {
+        let spare = self.resting.claim_any()?;
+        self.unpark(spare);
+        Some(spare)
+    }
 }
 
-/// A spare takes the place of a worker of `pool` that is about to block; false if none can.
-fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
+/// A spare takes the place of a worker of `pool` that is about to block. If none can, the next one that would rest does.
+fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) {
     let crew = engine.crew(pool);
     // Nobody has to be woken for what the blocked worker leaves: it was announced when it was pushed.
     if crew.take_surplus() {
-        return true;
+        return;
     }
-    if let Some(spare) = crew.resting.claim_any() {
-        crew.unpark(spare);
+    if let Some(spare) = crew.wake_resting() {
         engine.event(&Event::SpareStarted { worker: crew.id(spare) });
-        return true;
+        return;
     }
     let mut index = crew.started.load(stat::Ordering::Acquire);
     while index < crew.capacity() {
@@ -102,7 +116,7 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
             Ok(_) => {
                 if worker(engine, pool, index).is_ok() {
                     engine.event(&Event::SpareStarted { worker: crew.id(index) });
-                    return true;
+                    return;
                 }
                 // Give the slot back, unless another one was taken meanwhile.
                 let _ =
@@ -112,9 +126,16 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
             Err(now) => index = now,
         }
     }
+    // ordering: as in `take_surplus`.
+    crew.surplus.fetch_sub(1, Ordering::AcqRel);
+    barrier::full(); // pairs with `rest`: a spare on its way there sees that it is wanted, or we see that it rests
+    if let Some(spare) = crew.wake_resting() {
+        crew.surplus.fetch_add(1, Ordering::AcqRel);
+        engine.event(&Event::SpareStarted { worker: crew.id(spare) });
+        return;
+    }
     engine.spares_missing.add_shared(1);
     engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
-    false
 }
 
 /// Runs `f`, which is about to block the calling thread. On a worker a spare takes its place meanwhile, up to the limit of
@@ -131,7 +152,8 @@ pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
         let worker = worker?;
         worker.expose();
         let (engine, pool) = (worker.engine(), worker.pool);
-        lend(engine, pool, worker.index).then(|| Back(engine.clone(), pool))
+        lend(engine, pool, worker.index);
+        Some(Back(engine.clone(), pool))
     });
     f()
 }
