@@ -204,7 +204,7 @@ fn drive(
     limit: Option<Duration>,
     inside: bool,
 ) -> Waited {
-    let deadline = limit.map(|limit| spawner.now() + limit);
+    let deadline = limit.and_then(|limit| spawner.now().checked_add(limit));
     loop {
         if (shot.done)() {
             return Waited::Resolved;

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::stat::{AtomicUsize, Ordering};
-use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::thread::{self, Builder, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::io;
 use std::time::{Duration, Instant};
@@ -84,10 +84,15 @@ impl Threads {
         self.state.lock().closed = true;
     }
 
-    /// Waits until all threads have ended, at most for `limit`; how many have not.
+    /// Waits until all threads have ended, at most for `limit`; how many have not. A thread of ours waits for nobody: it would
+    /// wait for itself, also in the destructors of its thread-locals, when it has ended for us.
     pub(crate) fn join(&self, limit: Option<Duration>) -> usize {
-        let until = limit.map(|limit| Instant::now() + limit);
+        let until = limit.and_then(|limit| Instant::now().checked_add(limit));
         let mut state = self.state.lock();
+        let me = thread::current().id();
+        if state.handles.iter().any(|handle| handle.thread().id() == me) {
+            return state.live.max(1);
+        }
         while state.live > 0 {
             state = match until.map(|until| until.saturating_duration_since(Instant::now())) {
                 None => self.ended.wait(state).unwrap_or_else(PoisonError::into_inner),

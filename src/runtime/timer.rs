@@ -23,6 +23,8 @@ const CANCELLED: u32 = 2;
 
 /// The thread is awake and will look at the inbox before it sleeps.
 const AWAKE: u64 = 0;
+/// Beyond what a clock can tell.
+const NEVER: u64 = u64::MAX;
 /// Cancelled deadlines that may lie in the heap beside as many living ones.
 const CANCELLED_MIN: u64 = 64;
 
@@ -104,7 +106,7 @@ impl Timer {
 
     /// Arms a deadline, and wakes the thread if it would sleep past it.
     pub(crate) fn arm(&self, at: Duration, place: Place, job: Job) -> Arc<Deadline> {
-        let at = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX - 1).min(u64::MAX - 1);
+        let at = u64::try_from(at.as_nanos()).unwrap_or(NEVER);
         let deadline = Arc::new(Deadline { state: AtomicU32::new(ARMED), at, place, job: UnsafeCell::new(Some(job)) });
         self.inbox.push(deadline.clone());
         if !mutant("timer.arm_without_barrier") {
@@ -145,7 +147,7 @@ impl Timer {
 
     /// Takes the inbox in and hands out the jobs that are due at `now`, in order of their times. The next deadline, if any.
     pub(crate) fn turn(&self, now: Duration, mut due: impl FnMut(Place, Job)) -> Option<Duration> {
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        let now = u64::try_from(now.as_nanos()).unwrap_or(NEVER).min(NEVER - 1);
         let mut ready = Vec::new();
         let mut dead = Vec::new();
         let next = {
