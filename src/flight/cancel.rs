@@ -77,6 +77,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        // Callbacks whose registrations were forgotten; their destructors are the host's.
+        self.hear.seal().deliver(|place| trampoline::dispose(place.take()));
         // Without recursion: a chain of children may be long.
         let mut up = self.parent.take();
         while let Some((parent, place)) = up {

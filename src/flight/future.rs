@@ -41,24 +41,9 @@ pub(super) struct FutureTask<F, T> {
 // hands it over from thread to thread, for which it is Send. The result is guarded by the one-shot.
 unsafe impl<F: Send, T: Send> Sync for FutureTask<F, T> {}
 
-impl<F, T> FutureTask<F, T>
-where
-    F: Future<Output = T> + Send + 'static,
-    T: Send + 'static,
-{
-    pub(super) fn new(future: F, spawner: Arc<CachePadded<Spawner>>, place: Place) -> Arc<Self> {
-        Arc::new_cyclic(|me| Self {
-            word: StateWord::admitted(place.priority),
-            shot: OneShot::new(),
-            inside: UnsafeCell::new(Inside { future: Some(future), awaits: Vec::new(), sleeper: None }),
-            me: me.clone(),
-            spawner,
-            place,
-        })
-    }
-
+impl<F, T> FutureTask<F, T> {
     /// # Safety
-    /// The caller holds the claim, or has ended the task while it was unclaimed.
+    /// The caller holds the claim, or has ended the task while it was unclaimed, or has the task for itself.
     unsafe fn with_inside<R>(&self, f: impl FnOnce(&mut Inside<F>) -> R) -> R {
         // SAFETY: promised by the caller.
         self.inside.with_mut(|inside| f(unsafe { &mut *inside }))
@@ -76,9 +61,36 @@ where
                 if let Some(sleeper) = inside.sleeper.take() {
                     sleeper.leave(&self.spawner);
                 }
-                trampoline::call(|| inside.future = None);
+                if inside.future.is_some() {
+                    trampoline::call(|| inside.future = None);
+                }
             });
         }
+    }
+}
+
+impl<F, T> Drop for FutureTask<F, T> {
+    /// Nobody holds its handle, and nobody can wake it: it may be asleep for good, and is still among the sleepers then.
+    fn drop(&mut self) {
+        // SAFETY: the last reference is going.
+        unsafe { self.clear() };
+    }
+}
+
+impl<F, T> FutureTask<F, T>
+where
+    F: Future<Output = T> + Send + 'static,
+    T: Send + 'static,
+{
+    pub(super) fn new(future: F, spawner: Arc<CachePadded<Spawner>>, place: Place) -> Arc<Self> {
+        Arc::new_cyclic(|me| Self {
+            word: StateWord::admitted(place.priority),
+            shot: OneShot::new(),
+            inside: UnsafeCell::new(Inside { future: Some(future), awaits: Vec::new(), sleeper: None }),
+            me: me.clone(),
+            spawner,
+            place,
+        })
     }
 
     /// Polls it if it is free. True if it was.
@@ -151,11 +163,18 @@ where
         trampoline::wake(unsafe { self.shot.resolve_alone(result) });
     }
 
-    /// The caller has ended it; it stood in `before`.
+    /// The caller has ended it; it stood in `before`. The future goes before the outcome is told, but where the destructors of
+    /// futures have led to further ones for a few levels: there it is put off, so that long chains stay flat.
     fn ended(&self, before: Phase, interrupt: Interrupt) {
         if before.is_unclaimed() {
-            // SAFETY: we ended it while it was unclaimed, so nobody can claim it any more.
-            unsafe { self.clear() };
+            if trampoline::is_deep() {
+                let Some(me) = self.me.upgrade() else { unreachable!("whoever calls holds it") };
+                // SAFETY: we ended it while it was unclaimed, so nobody can claim it any more.
+                trampoline::run(move || unsafe { me.clear() });
+            } else {
+                // SAFETY: as above.
+                unsafe { self.clear() };
+            }
         }
         self.resolve(Err(interrupt.into()));
     }

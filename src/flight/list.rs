@@ -195,6 +195,8 @@ impl<N: Linked> SealableList<N> {
             let Some(pin) = self.begin_tidying() else { return };
             let (unlinked, alive) = self.unlink_dead(&pin);
             self.dead.fetch_sub(unlinked, Ordering::AcqRel);
+            // A tidier retires many entries for one pin, and the epoch frees a few per hundred pins: help it, or they pile up.
+            pin.flush();
             let calls_for = (DEAD_MIN + alive / 2).min(BUSY - 1);
             // ordering: Release hands the chain to the next tidier, whose exchange acquires. A swap, not a store (trap T2).
             self.tidy.swap(calls_for, Ordering::AcqRel);

@@ -9,6 +9,7 @@
 //! The slot belongs to the reader while WAKER is clear and to the resolver once it has set DONE over a set WAKER. The result
 //! belongs to the resolver until DONE, then to the reader, or to whoever finds that the other has gone.
 
+use super::contain::contained;
 use super::trampoline;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::cell::UnsafeCell;
@@ -112,9 +113,13 @@ impl<R: 'static> OneShot<R> {
         });
         // ordering: Release hands the waker over; Acquire pairs with DONE in `resolve`, see there.
         let before = self.word.fetch_or(WAKER, Ordering::AcqRel);
-        // If DONE was there, the resolver did not see WAKER: the slot is still ours, and is emptied when we go.
         trampoline::dispose(old);
-        before & DONE != 0 && !mutant("oneshot.no_recheck")
+        if before & DONE == 0 || mutant("oneshot.no_recheck") {
+            return false;
+        }
+        // SAFETY: DONE was there, so the resolver did not see WAKER: the slot is still ours.
+        trampoline::dispose(unsafe { self.take_waker() });
+        true
     }
 
     /// Takes the slot back from the resolver. `Err` if the result came first: then the resolver has the waker.
@@ -166,5 +171,25 @@ impl<R: 'static> OneShot<R> {
     unsafe fn take_result(&self) -> Option<R> {
         // SAFETY: promised by the caller.
         self.result.with_mut(|slot| unsafe { (*slot).take() })
+    }
+}
+
+impl<R> Drop for OneShot<R> {
+    /// What was never asked for, and the waker of a reader that went without a word, are the host's.
+    fn drop(&mut self) {
+        self.waker.with_mut(|slot| {
+            // SAFETY: nobody else has it any more.
+            let waker = unsafe { &mut *slot };
+            if waker.is_some() {
+                contained(|| *waker = None);
+            }
+        });
+        self.result.with_mut(|slot| {
+            // SAFETY: as above.
+            let result = unsafe { &mut *slot };
+            if result.is_some() {
+                contained(|| *result = None);
+            }
+        });
     }
 }

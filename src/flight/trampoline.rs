@@ -79,6 +79,11 @@ fn enter<C>(what: C, call: impl FnOnce(C), queued: impl FnOnce(C) -> Call) {
     self::call(|| call(what));
 }
 
+/// Whether calls are put off at this depth.
+pub(crate) fn is_deep() -> bool {
+    DEPTH.try_with(Cell::get).unwrap_or(0) >= DEPTH_MAX
+}
+
 /// Runs what was put off on this thread. To be called before the thread waits.
 pub(crate) fn flush() {
     while let Some(call) = next() {

@@ -17,7 +17,7 @@ use crate::observe::{Counters, Event, Observer, Tally, WorkerId, WorkerReport};
 use crate::sync::stat::Ordering;
 use crate::sync::{Arc, OnceLock};
 use std::any::Any;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a part above has attached to a runtime, to hear of its end.
 pub(crate) trait Attached: Any + Send + Sync {
@@ -295,6 +295,16 @@ impl Engine {
         counters.dropped += self.outside_dropped.get();
         counters.spares_missing = self.spares_missing.get();
         counters
+    }
+}
+
+impl Drop for Engine {
+    /// What the host has given to the builder goes where its destructors' panics are caught.
+    fn drop(&mut self) {
+        contain::dropping(self.config.on_start.take());
+        contain::dropping(self.config.on_stop.take());
+        contain::dropping(self.watch.take());
+        contain::dropping(std::mem::replace(&mut self.clock, TimeSource::System(Instant::now())));
     }
 }
 
