@@ -78,6 +78,7 @@ const SEEDED: &[Seeded] = &[
     ("park.no_hand_over", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("park.found_without_look", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("spare.rest_without_look", "models::runtime_parking::two_that_block_get_two_spares"),
+    ("spare.rest_unwanted", "models::runtime_parking::one_that_blocks_again_gets_the_spare_that_goes_to_rest"),
     ("park.moved_in_silence", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("hot.take_without_claim", "models::runtime_jobs::a_continuation_is_taken_once"),
     ("timer.no_second_look", "models::runtime_jobs::b07_an_early_deadline_is_not_slept_past"),

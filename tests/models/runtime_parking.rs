@@ -307,3 +307,43 @@ fn two_that_block_get_two_spares() {
     check(move || model(Duration::from_micros(1)));
     check(move || model(Duration::ZERO));
 }
+
+/// A job that blocks again and again gets the one spare each time, also when that is just going to rest.
+#[cfg(shardrun_shuttle)]
+#[test]
+fn one_that_blocks_again_gets_the_spare_that_goes_to_rest() {
+    let model = |spin: Duration| {
+        let runtime = Runtime::builder().workers(1).io_threads(0).max_spares(1).pinning(Pinning::Off).spin(spin);
+        let runtime = runtime.stack_size(1 << 20).build().unwrap();
+        let done = Arc::new((Mutex::new(false), Condvar::new()));
+        let (inner, theirs) = (runtime.clone(), done.clone());
+        let job = move || {
+            for _ in 0..3 {
+                let here = Arc::new((Mutex::new(false), Condvar::new()));
+                let brought = here.clone();
+                let brings = move || {
+                    *brought.0.lock() = true;
+                    brought.1.notify_all();
+                };
+                inner.execute(brings).unwrap();
+                blocking(|| {
+                    let mut there = here.0.lock();
+                    while !*there {
+                        there = here.1.wait(there).unwrap();
+                    }
+                });
+            }
+            *theirs.0.lock() = true;
+            theirs.1.notify_all();
+        };
+        runtime.execute(job).unwrap();
+        let mut over = done.0.lock();
+        while !*over {
+            over = done.1.wait(over).unwrap();
+        }
+        drop(over);
+        assert_eq!(runtime.shutdown().running, 0);
+    };
+    check(move || model(Duration::from_micros(1)));
+    check(move || model(Duration::ZERO));
+}
