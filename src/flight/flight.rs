@@ -8,6 +8,7 @@ use super::list::SealableList;
 use super::phase::{Killed, Left, Outcome, Phase, Refused};
 use super::state::StateWord;
 use super::trampoline;
+use crate::runtime::Priority;
 use crate::sync::Arc;
 use crate::sync::cell::UnsafeCell;
 
@@ -50,6 +51,20 @@ where
     /// Idle: nobody has asked for it.
     pub(crate) fn new() -> Self {
         Self { word: StateWord::new(), waiters: SealableList::new(), result: UnsafeCell::new(None) }
+    }
+
+    /// Admitted from the start, with one owner and the waiter that it may have.
+    pub(crate) fn admitted(priority: Priority, waiter: Option<Arc<Completion<T, E>>>) -> Self {
+        Self::with(StateWord::admitted(priority), waiter)
+    }
+
+    /// Idle, with one owner who waits for it to be admitted.
+    pub(crate) fn wanted(priority: Priority, waiter: Arc<Completion<T, E>>) -> Self {
+        Self::with(StateWord::wanted(priority), Some(waiter))
+    }
+
+    fn with(word: StateWord, waiter: Option<Arc<Completion<T, E>>>) -> Self {
+        Self { word, waiters: waiter.map_or_else(SealableList::new, SealableList::with), result: UnsafeCell::new(None) }
     }
 
     /// Done from the start, with a value that is there already.

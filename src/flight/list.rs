@@ -82,6 +82,13 @@ impl<N: Linked> SealableList<N> {
         Self::tidied_at(DEAD_MIN)
     }
 
+    /// A list in which `entry` hangs from the beginning.
+    pub(crate) fn with(entry: Arc<N>) -> Self {
+        let mut list = Self::new();
+        list.head = AtomicPtr::new(Arc::into_raw(entry).cast_mut());
+        list
+    }
+
     /// A list whose first tidying is called for by `dead` entries.
     pub(crate) fn tidied_at(dead: u32) -> Self {
         Self {

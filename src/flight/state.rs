@@ -89,6 +89,11 @@ impl StateWord {
         Self(AtomicU64::new(OWNER | Phase::Waiting as u64 | (priority as u64) << PRIORITY_SHIFT))
     }
 
+    /// Idle, with one owner who wants it at `priority`: to be admitted once something else is over.
+    pub(crate) fn wanted(priority: Priority) -> Self {
+        Self(AtomicU64::new(OWNER | Phase::Idle as u64 | (priority as u64) << PRIORITY_SHIFT))
+    }
+
     /// The one compare-and-swap loop: applies `step` to the current word until it holds, and returns the word it replaced.
     #[inline]
     fn update<E>(&self, mut step: impl FnMut(u64) -> Step<E>) -> Result<u64, E> {

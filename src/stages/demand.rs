@@ -43,6 +43,11 @@ impl Demand {
         Self(AtomicU64::new(if source_done { SOURCE } else { 0 }))
     }
 
+    /// One wish, of who makes the revision.
+    pub(crate) fn wished() -> Self {
+        Self(AtomicU64::new(WISH))
+    }
+
     /// Counts a wish, and tells in the same step whether Source is done.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn wish(&self) -> Wish {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::advance::{Member, Movable, advance};
+use super::early::Start;
 use super::host::Host;
 use super::revision::Revision;
 use super::shared::Shared;
@@ -46,11 +47,11 @@ pub(crate) struct File<H: Host> {
 }
 
 /// Prepares everything that can be prepared outside the section. With `creates` a slot without a revision gets one.
-pub(crate) fn edit<H: Host>(slot: Arc<Slot<H>>, change: Change<H>, creates: bool) -> Edit<H> {
+pub(crate) fn edit<H: Host>(slot: Arc<Slot<H>>, change: Change<H>, creates: bool, start: Start<H>) -> Edit<H> {
     let weak = Arc::downgrade(&slot);
     let stub = (creates && slot.versions.is_empty())
-        .then(|| Arc::new(Revision::visible(weak.clone(), slot.stripe.new_life(), 0)));
-    let mut fresh = Revision::installing(weak);
+        .then(|| Arc::new(Revision::visible(weak.clone(), slot.stripe.new_life(), 0, Start::idle())));
+    let mut fresh = Revision::installing(weak, start);
     let keeps_text = matches!(change, Change::Keep);
     if let Change::Set(text) = change {
         fresh.text = Some(Arc::new(text));

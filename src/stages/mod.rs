@@ -7,6 +7,7 @@ mod batch;
 mod contained;
 mod counters;
 mod demand;
+mod early;
 mod edit;
 mod error;
 mod host;

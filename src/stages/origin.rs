@@ -72,6 +72,12 @@ impl Origin {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
+    /// With a first asker, before anybody else sees the execution.
+    pub(crate) fn first(asker: &Asker, charged: bool) -> Self {
+        let raw = if asker.is_nobody() { nobody() } else { Box::into_raw(Box::new(asker.clone())) };
+        Self(AtomicPtr::new(raw.map_addr(|address| address | if charged { CHARGED } else { 0 })))
+    }
+
     /// Whether nobody has asked yet.
     pub(crate) fn is_free(&self) -> bool {
         self.0.load(Ordering::Acquire).is_null()

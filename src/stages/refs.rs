@@ -11,7 +11,6 @@ use super::versions::has_moved_on;
 use crate::flight::{FlightId, FlightRef, Phase, StateWord, catch};
 use crate::runtime::{Driver, Place, Pool, Runtime, Spawner};
 use crate::sync::Arc;
-use crate::sync::epoch;
 
 /// Another count of a revision or an execution that lies behind a [`FlightRef`].
 ///
@@ -32,7 +31,7 @@ impl<H: Host> Revision<H> {
             return;
         }
         let Some(slot) = self.slot.upgrade() else { return };
-        let moved = has_moved_on(&slot.versions, self, slot.clock(), &epoch::pin());
+        let moved = has_moved_on(&slot.versions, self, slot.clock());
         if moved {
             kill(slot.shared(), flight, origin, self.reason());
         }

@@ -4,6 +4,7 @@
 
 use super::artifact::Artifacts;
 use super::demand::Demand;
+use super::early::Start;
 use super::error::StageError;
 use super::host::Host;
 use super::origin::{Origin, Origins};
@@ -51,7 +52,8 @@ impl<H: Host> Version for Revision<H> {
 }
 
 impl<H: Host> Revision<H> {
-    fn with(link: Link<Self>, slot: Weak<Slot<H>>, life: Life, generation: u64) -> Self {
+    fn with(link: Link<Self>, slot: Weak<Slot<H>>, life: Life, generation: u64, start: Start<H>) -> Self {
+        let Start { demand, source, analysis, origins } = start;
         Self {
             link,
             slot,
@@ -59,32 +61,32 @@ impl<H: Host> Revision<H> {
             generation,
             reason: AtomicU64::new(0),
             text: None,
-            demand: Demand::new(false),
-            source: Flight::new(),
-            analysis: Flight::new(),
+            demand,
+            source,
+            analysis,
             artifacts: Artifacts::new(),
-            origins: Origins::new(),
+            origins,
         }
     }
 
     /// A revision that is visible as soon as it is linked: a file's first, or the stub.
-    pub(crate) fn visible(slot: Weak<Slot<H>>, life: Life, generation: u64) -> Self {
-        Self::with(Link::committing(), slot, life, generation)
+    pub(crate) fn visible(slot: Weak<Slot<H>>, life: Life, generation: u64, start: Start<H>) -> Self {
+        Self::with(Link::committing(), slot, life, generation, start)
     }
 
     /// A revision that a transition will install; its numbers are set in the section.
-    pub(crate) fn installing(slot: Weak<Slot<H>>) -> Self {
-        Self::with(Link::installing(), slot, Life { incarnation: 0, lifetime: 0 }, 0)
+    pub(crate) fn installing(slot: Weak<Slot<H>>, start: Start<H>) -> Self {
+        Self::with(Link::installing(), slot, Life { incarnation: 0, lifetime: 0 }, 0, start)
     }
 
     /// The same generation again, after a stage of it failed or was cancelled: what is done is carried over.
     pub(crate) fn again(&self) -> Self {
-        let mut fresh = Self::with(Link::committing(), self.slot.clone(), self.life, self.generation);
-        fresh.text = self.text.clone();
-        if let Some(Ok(source)) = self.source.result() {
-            fresh.source = Flight::done(source.clone());
-            fresh.demand = Demand::new(true);
-        }
+        let start = match self.source.result() {
+            Some(Ok(source)) => Start::with_source(source.clone()),
+            _ => Start::idle(),
+        };
+        let mut fresh = Self::with(Link::committing(), self.slot.clone(), self.life, self.generation, start);
+        fresh.text.clone_from(&self.text);
         fresh
     }
 

@@ -16,7 +16,6 @@ use crate::admission::ContextScope;
 use crate::flight::{Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
 use crate::runtime::Priority;
 use crate::sync::Arc;
-use crate::sync::epoch;
 
 /// What the thread does after a stage, which says how the next one is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +184,7 @@ fn seal<T: Send + Sync + 'static, H: Host>(
     (flight, origin): (&StageFlight<T, H>, &Origin),
     outcome: Outcome<T, H>,
 ) -> bool {
-    let may = may_seal(&slot.versions, revision, slot.clock(), &epoch::pin());
+    let may = may_seal(&slot.versions, revision, slot.clock());
     let refused = if may {
         match flight.publish(outcome) {
             Ok(()) => return true,

@@ -2,6 +2,7 @@
 //! and is answered. It does not know how stages run, nor how a wish is weighed.
 #![forbid(unsafe_code)]
 
+use super::early::{Early, Start};
 use super::edit::{Change, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
@@ -103,10 +104,15 @@ impl<'a, H: Host> Submission<'a, H> {
         self.charge(ask)?;
         self.core.table.stripe(hash).counters.submits.one();
         let slot = self.core.slot(hash, file)?;
-        match self.core.edit(&slot, Change::Set(text)) {
-            (Moved::On, revision) => self.join_edited(&slot, &revision, target, ask),
-            (Moved::Exhausted | Moved::Unknown, _) => Err(StageError::GenerationExhausted.into()),
+        let (start, early) = Start::asked(target, ask);
+        let (moved, revision) = self.core.edit(&slot, Change::Set(text), start);
+        if moved != Moved::On {
+            ask.charged |= revision.uncharge();
+            return Err(StageError::GenerationExhausted.into());
         }
+        let Some(early) = early else { return self.join_edited(&slot, &revision, target, ask) };
+        slot.post(Early::ticket(ask));
+        Ok(early.handle(revision))
     }
 
     /// Takes a unit of the budget in hand, if there is a budget and none is in hand yet.
@@ -124,7 +130,7 @@ impl<'a, H: Host> Submission<'a, H> {
     }
 
     /// Makes the slot of a new file together with its first revision, which the request joins before anybody sees it.
-    /// `Err` inside holds the slot of another thread that was faster.
+    /// `Err` inside holds a slot to join: another thread's that was faster, or this one if the request asks for an Artifact.
     #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
     fn create(
         &mut self,
@@ -133,33 +139,31 @@ impl<'a, H: Host> Submission<'a, H> {
         ask: &mut Ask<H>,
     ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
         let stripe = self.core.table.stripe(hash);
-        let slot = Arc::new(Slot::new(file, hash, stripe.clone(), Versions::empty(), Tickets::new()));
-        let generation = self.core.shared.first_generation;
-        let first = Arc::new(Revision::visible(Arc::downgrade(&slot), stripe.new_life(), generation));
-        let Wished::Answered(Standing { handle, ticket, .. }) = wish(&slot, &first, target, ask) else {
-            unreachable!("a revision that nobody else has seen is joined at once");
-        };
-        let _ = slot.versions.create(first.clone());
-        let mut out = false;
-        if self.posts.is_none()
-            && let Some(kind) = ticket
-        {
-            out = slot.tickets.post(kind.bit());
-        }
-        match self.core.add(slot.clone())? {
-            Ok(slot) => {
-                match (ticket, &mut self.posts) {
-                    (Some(kind), Some(posts)) => posts.push((slot, kind)),
-                    (Some(kind), None) if out => slot.push(kind),
-                    _ => {}
-                }
-                Ok(Ok(handle))
-            }
-            Err(found) => {
+        let (start, early) = Start::asked(target, ask);
+        let ticket = early.is_some().then(|| Early::ticket(ask));
+        let mut first = None;
+        let slot = Arc::new_cyclic(|weak| {
+            let (life, generation) = (stripe.new_life(), self.core.shared.first_generation);
+            let revision = Arc::new(Revision::visible(weak.clone(), life, generation, start));
+            first = Some(revision.clone());
+            let tickets = ticket.map_or_else(Tickets::new, |kind| Tickets::with(kind.bit()));
+            Slot::new(file, hash, stripe.clone(), Versions::with(revision), tickets)
+        });
+        let first = first.expect("it was made with the slot");
+        match self.core.add(&slot) {
+            Ok(None) => {}
+            Ok(Some(found)) => {
                 ask.charged |= first.uncharge();
-                Ok(Err(found))
+                return Ok(Err(found));
+            }
+            Err(error) => {
+                ask.charged |= first.uncharge();
+                return Err(error.into());
             }
         }
+        let (Some(early), Some(kind)) = (early, ticket) else { return Ok(Err(slot)) };
+        slot.push(kind);
+        Ok(Ok(early.handle(first)))
     }
 
     /// Has a request join whatever revision of the file is visible, until it stands.
@@ -244,9 +248,9 @@ impl<H: Host> Core<H> {
         }
     }
 
-    fn edit(&self, slot: &Arc<Slot<H>>, change: Change<H>) -> (Moved, Arc<Revision<H>>) {
+    fn edit(&self, slot: &Arc<Slot<H>>, change: Change<H>, start: Start<H>) -> (Moved, Arc<Revision<H>>) {
         let creates = matches!(change, Change::Set(_));
-        let mut edits = [edit(slot.clone(), change, creates)];
+        let mut edits = [edit(slot.clone(), change, creates, start)];
         move_on(&self.shared, &mut edits);
         let [edit] = edits;
         (edit.file.moved, edit.fresh)
@@ -256,7 +260,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn change(&self, file: &H::File, change: Change<H>) -> Moved {
         let Ok(hash) = self.table.hash(file) else { return Moved::Unknown };
         match self.table.find(hash, file, Arc::clone) {
-            Ok(Some(slot)) => self.edit(&slot, change).0,
+            Ok(Some(slot)) => self.edit(&slot, change, Start::idle()).0,
             _ => Moved::Unknown,
         }
     }
@@ -265,7 +269,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
         let Ok(hash) = self.table.hash(&file) else { return Moved::Unknown };
         self.table.stripe(hash).counters.submits.one();
-        self.slot(hash, file).map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text)).0)
+        self.slot(hash, file).map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text), Start::idle()).0)
     }
 
     /// The slot of `file`, made if there is none.
@@ -275,15 +279,13 @@ impl<H: Host> Core<H> {
             return Ok(slot);
         }
         let fresh = Arc::new(Slot::new(file, hash, self.table.stripe(hash).clone(), Versions::empty(), Tickets::new()));
-        self.add(fresh).map(|added| added.unwrap_or_else(|found| found))
+        Ok(self.add(&fresh)?.unwrap_or(fresh))
     }
 
-    /// Adds a slot that was just made, or finds the one that another thread has added before: `Err` inside.
-    #[expect(clippy::type_complexity, reason = "two outcomes that both hold a slot, and a failure")]
-    fn add(&self, fresh: Arc<Slot<H>>) -> Result<Result<Arc<Slot<H>>, Arc<Slot<H>>>, StageError<H>> {
-        match self.table.add(fresh.clone()) {
-            Ok(Ok(())) => Ok(Ok(fresh)),
-            Ok(Err(found)) => Ok(Err(found)),
+    /// Adds a slot that was just made. The one that another thread has added before, if it was slower.
+    fn add(&self, fresh: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, StageError<H>> {
+        match self.table.add(fresh) {
+            Ok(added) => Ok(added.err()),
             Err(report) => Err(panicked(fresh.file(), Stage::Source, 0, report)),
         }
     }
@@ -298,7 +300,8 @@ impl<H: Host> Core<H> {
                 return revision;
             }
             let life = slot.stripe.new_life();
-            let first = Arc::new(Revision::visible(Arc::downgrade(slot), life, self.shared.first_generation));
+            let first =
+                Arc::new(Revision::visible(Arc::downgrade(slot), life, self.shared.first_generation, Start::idle()));
             if slot.versions.create(first.clone()).is_ok() {
                 return first;
             }

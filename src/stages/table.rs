@@ -134,7 +134,7 @@ impl<H: Host> Table<H> {
     }
 
     /// Adds a slot, or finds the one that another thread has added before with the same file: `Err` inside.
-    pub(crate) fn add(&self, slot: Arc<Slot<H>>) -> Result<Result<(), Arc<Slot<H>>>, PanicReport> {
+    pub(crate) fn add(&self, slot: &Arc<Slot<H>>) -> Result<Result<(), Arc<Slot<H>>>, PanicReport> {
         let guard = self.slots.guard();
         let Err(taken) = self.slots.try_insert(slot.hash, slot.clone(), &guard) else { return Ok(Ok(())) };
         catch(|| {
@@ -146,7 +146,7 @@ impl<H: Host> Table<H> {
                 // If it is the last of the chain, whoever sets its successor first has added; the others go on behind that.
                 match other.same_hash.get() {
                     Some(next) => other = next,
-                    None if other.same_hash.set(&slot) => {
+                    None if other.same_hash.set(slot) => {
                         self.behind.fetch_add(1, Ordering::Relaxed);
                         return Ok(());
                     }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::batch::{self, BatchHandle};
+use super::early::Start;
 use super::edit::{Change, Edit, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::Host;
@@ -34,7 +35,7 @@ struct Edits<H: Host> {
 impl<H: Host> Edits<H> {
     /// Notes an edit; the newest text of a file stands.
     fn note(&mut self, slot: &Arc<Slot<H>>, text: H::Text) {
-        let fresh = edit(slot.clone(), Change::Set(text), true);
+        let fresh = edit(slot.clone(), Change::Set(text), true, Start::idle());
         match self.of.entry(Arc::as_ptr(slot)) {
             Entry::Occupied(at) => self.edits[*at.get()] = fresh,
             Entry::Vacant(at) => {

@@ -6,7 +6,7 @@
 
 use super::stamp::{Clock, Stamp};
 use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::epoch::Guard;
+use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, mutant};
 use std::ptr;
 
@@ -126,9 +126,15 @@ impl<R: Version> Versions<R> {
         }
     }
 
-    /// Whether `revision` is the visible one.
-    pub(crate) fn is_current(&self, revision: &R, clock: &Clock, pinned: &Guard) -> bool {
-        self.visible(clock, pinned).is_some_and(|visible| ptr::eq(visible.0, revision))
+    /// Whether `revision`, which has been visible, still is.
+    pub(crate) fn is_current(&self, revision: &R, clock: &Clock) -> bool {
+        // ordering: pairs with `install` and `swing`: as in `visible`. If the head is the revision itself this is the whole answer,
+        // and nothing has to be pinned to compare addresses; else the head may be installing.
+        if ptr::eq(self.head.load(Ordering::Acquire), revision) {
+            return true;
+        }
+        let pinned = epoch::pin();
+        self.visible(clock, &pinned).is_some_and(|visible| ptr::eq(visible.0, revision))
     }
 
     /// Makes `first` the first revision of a slot that has none. Fails if another thread was faster.
@@ -269,11 +275,11 @@ pub(crate) mod back {
 }
 
 /// Whether the result of `revision` may still be sealed: the look that precedes the one compare-and-swap of a seal.
-pub(crate) fn may_seal<R: Version>(slot: &Versions<R>, revision: &R, clock: &Clock, pinned: &Guard) -> bool {
-    mutant("seal.no_look") || slot.is_current(revision, clock, pinned)
+pub(crate) fn may_seal<R: Version>(slot: &Versions<R>, revision: &R, clock: &Clock) -> bool {
+    mutant("seal.no_look") || slot.is_current(revision, clock)
 }
 
 /// Whether the successor of `revision` is visible, so that whoever polls it helps to end it.
-pub(crate) fn has_moved_on<R: Version>(slot: &Versions<R>, revision: &R, clock: &Clock, pinned: &Guard) -> bool {
-    !mutant("poll.no_help") && !slot.is_current(revision, clock, pinned)
+pub(crate) fn has_moved_on<R: Version>(slot: &Versions<R>, revision: &R, clock: &Clock) -> bool {
+    !mutant("poll.no_help") && !slot.is_current(revision, clock)
 }

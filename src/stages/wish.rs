@@ -41,7 +41,7 @@ type Attempt<H> = Wished<Standing<H>>;
 type Refusal<H> = Wished<Option<StageError<H>>>;
 
 /// The place of one waiter.
-type Waiter<T, H> = Arc<Completion<Arc<T>, StageError<H>>>;
+pub(crate) type Waiter<T, H> = Arc<Completion<Arc<T>, StageError<H>>>;
 
 /// What a phase that is over means to a request that comes now.
 fn over<H: Host>(phase: Phase) -> Option<Refusal<H>> {

@@ -220,7 +220,7 @@ fn a_retry_is_never_lost_under_a_batch() {
         let guard = pin();
         for (file, fresh) in join(retries.into()).into_iter().enumerate() {
             let ended = fresh.flight.load(Ordering::Acquire) == SUPERSEDED;
-            let current = world.files[file].is_current(&fresh, &world.clock, &guard);
+            let current = world.files[file].is_current(&fresh, &world.clock);
             assert!(ended != current, "a retry left the slot, and nobody ended it");
         }
     });
@@ -241,7 +241,7 @@ fn a_seal_after_the_commit_is_refused_and_a_poll_helps() {
             thread::spawn(move || {
                 let guard = pin();
                 let late = world.generation(1, &guard) == 2;
-                if may_seal(&world.files[0], flight(), &world.clock, &guard) {
+                if may_seal(&world.files[0], flight(), &world.clock) {
                     assert!(!late, "what was superseded before the seal began was sealed");
                     flight().end(DONE);
                 }
@@ -252,7 +252,7 @@ fn a_seal_after_the_commit_is_refused_and_a_poll_helps() {
             thread::spawn(move || {
                 let guard = pin();
                 let committed = world.generation(1, &guard) == 2;
-                if has_moved_on(&world.files[0], flight(), &world.clock, &guard) {
+                if has_moved_on(&world.files[0], flight(), &world.clock) {
                     flight().end(SUPERSEDED);
                 }
                 let state = flight().flight.load(Ordering::Acquire);

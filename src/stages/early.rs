@@ -1,0 +1,92 @@
+//! Requests that join a revision while it is being made, before anybody else sees it: no exchange is needed for that.
+//! It does not know how the revision comes to be seen.
+#![forbid(unsafe_code)]
+
+use super::demand::Demand;
+use super::host::{Host, Stage};
+use super::origin::{Origin, Origins};
+use super::request::{AnyTarget, Ask, StageHandle};
+use super::revision::{Revision, StageFlight};
+use super::run::{AnalysisRef, SourceRef};
+use super::slot::Kind;
+use super::wish::Waiter;
+use crate::flight::{Completion, Flight, Handle};
+use crate::sync::Arc;
+
+/// What a revision starts with.
+pub(crate) struct Start<H: Host> {
+    pub(crate) demand: Demand,
+    pub(crate) source: StageFlight<H::Source, H>,
+    pub(crate) analysis: StageFlight<H::Analysis, H>,
+    pub(crate) origins: Origins,
+}
+
+/// A waiter that has joined a revision in the making.
+pub(crate) enum Early<H: Host> {
+    Source(Waiter<H::Source, H>),
+    Analysis(Waiter<H::Analysis, H>),
+}
+
+impl<H: Host> Start<H> {
+    /// With nothing asked for.
+    pub(crate) fn idle() -> Self {
+        Self { demand: Demand::new(false), source: Flight::new(), analysis: Flight::new(), origins: Origins::new() }
+    }
+
+    /// With Source done already.
+    pub(crate) fn with_source(source: Arc<H::Source>) -> Self {
+        Self {
+            demand: Demand::new(true),
+            source: Flight::done(source),
+            analysis: Flight::new(),
+            origins: Origins::new(),
+        }
+    }
+
+    /// With a request that has joined, if it asks for what every revision has. Its unit of the budget goes with it.
+    pub(crate) fn asked(target: &AnyTarget<H>, ask: &mut Ask<H>) -> (Self, Option<Early<H>>) {
+        let mut charged = std::mem::take(&mut ask.charged);
+        let mut origin = |wanted: bool| Origin::first(&ask.asker, wanted && std::mem::take(&mut charged));
+        match target {
+            AnyTarget::Source => {
+                let waiter = Completion::new();
+                let start = Self {
+                    demand: Demand::new(false),
+                    source: Flight::admitted(ask.priority, Some(waiter.clone())),
+                    analysis: Flight::new(),
+                    origins: Origins { source: origin(true), analysis: Origin::new() },
+                };
+                (start, Some(Early::Source(waiter)))
+            }
+            AnyTarget::Analysis => {
+                let waiter = Completion::new();
+                let start = Self {
+                    demand: Demand::wished(),
+                    source: Flight::admitted(ask.priority, None),
+                    analysis: Flight::wanted(ask.priority, waiter.clone()),
+                    origins: Origins { source: origin(false), analysis: origin(true) },
+                };
+                (start, Some(Early::Analysis(waiter)))
+            }
+            AnyTarget::Artifact(_) => {
+                ask.charged = charged;
+                (Self::idle(), None)
+            }
+        }
+    }
+}
+
+impl<H: Host> Early<H> {
+    /// The request's handle.
+    pub(crate) fn handle(self, revision: Arc<Revision<H>>) -> StageHandle<H> {
+        match self {
+            Self::Source(waiter) => StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision))),
+            Self::Analysis(waiter) => StageHandle::Analysis(Handle::pending(waiter, AnalysisRef::<H>::of(revision))),
+        }
+    }
+
+    /// The ticket that it calls for.
+    pub(crate) fn ticket(ask: &Ask<H>) -> Kind {
+        Kind::of(Stage::Source, ask.priority)
+    }
+}
