@@ -216,7 +216,8 @@ fn drive(
         if moved || (shot.done)() {
             continue;
         }
-        if runs_elsewhere(flight) {
+        // Over and not yet told: another thread is about to tell.
+        if flight.phase().is_terminal() || runs_elsewhere(flight) {
             // Another thread drives this runtime too and is at it. What it makes free nobody tells us, so look now and then.
             let parker = Parker::mine();
             if !(shot.register)(&parker.waker()) {

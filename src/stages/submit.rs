@@ -183,7 +183,10 @@ impl<'a, H: Host> Submission<'a, H> {
                 self.charge(ask)?;
                 ask.joins_only = false;
             } else if let Wished::TryAgain = wished {
-                try_again(slot, &revision);
+                if !try_again(slot, &revision) && slot.versions.is_moving(slot.clock()) {
+                    // A transition has been linked over it and waits to be committed: it supersedes this request.
+                    return Err(StageError::Superseded.into());
+                }
             } else {
                 hint::spin_loop();
             }
@@ -327,14 +330,15 @@ fn at_once<H: Host>(slot: &Slot<H>, target: &AnyTarget<H>) -> Option<StageHandle
     }
 }
 
-/// Puts a fresh revision of the same generation in the place of one whose stage failed or was cancelled.
-fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) {
+/// Puts a fresh revision of the same generation in the place of one whose stage failed or was cancelled. False if the file has
+/// moved on meanwhile.
+fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) -> bool {
     let fresh = Arc::new(ended.again());
     let pinned = epoch::pin();
     let swung = slot.versions.swing(ended, fresh, &pinned);
     drop(pinned);
-    if let Ok(old) = swung {
-        old.0.demand.retire();
-        slot.stripe.retire(old);
-    }
+    let Ok(old) = swung else { return false };
+    old.0.demand.retire();
+    slot.stripe.retire(old);
+    true
 }

@@ -38,7 +38,7 @@ impl<H: Host> Drop for Ticket<H> {
         if let Some(slot) = self.slot.take() {
             // As a popper does: clear the bit first, then look, so that whoever posts from now on learns it from its own ticket.
             if let Some(revision) = slot.tickets.take(self.kind.bit(), || visible(&slot)) {
-                revision.end(slot.shared(), Killed::Shutdown);
+                shut_down(&slot, &revision, Killed::Shutdown);
             }
         }
     }
@@ -88,7 +88,13 @@ impl<H: Host> Slot<H> {
     /// Ends the visible revision. Outside every section and pin.
     pub(crate) fn end(self: &Arc<Self>, how: Killed) {
         if let Some(revision) = visible(self) {
-            revision.end(self.shared(), how);
+            shut_down(self, &revision, how);
         }
     }
+}
+
+/// Ends a revision that is not replaced: says why before it admits nothing any more, so that others can help.
+fn shut_down<H: Host>(slot: &Slot<H>, revision: &Revision<H>, how: Killed) {
+    revision.note_reason(how);
+    revision.end(slot.shared(), how);
 }

@@ -137,6 +137,12 @@ impl<R: Version> Versions<R> {
         self.visible(clock, &pinned).is_some_and(|visible| ptr::eq(visible.0, revision))
     }
 
+    /// Whether a transition stands at the head that has not been committed.
+    pub(crate) fn is_moving(&self, clock: &Clock) -> bool {
+        let pinned = epoch::pin();
+        self.head(&pinned).is_some_and(|head| !head.is_visible(clock))
+    }
+
     /// Makes `first` the first revision of a slot that has none. Fails if another thread was faster.
     pub(crate) fn create(&self, first: Arc<R>) -> Result<(), Arc<R>> {
         let raw = Arc::into_raw(first).cast_mut();

@@ -240,11 +240,26 @@ fn to_artifact<H: Host>(
             leave(slot, &artifact.flight, origin);
             revision.leave_owned(slot);
             ask.take_back(origin, asked);
-            return Err(LookAgain);
+            return Err(revision.why_retired(slot));
         }
     };
     let handle = StageHandle::Artifact(Handle::pending(waiter, artifact));
     Ok(Answered(Standing { handle, ticket, asked }))
+}
+
+impl<H: Host> Revision<H> {
+    /// What to do about a revision that admits nothing any more.
+    fn why_retired<R>(&self, slot: &Slot<H>) -> Wished<R> {
+        let over = |word: &StateWord| matches!(word.phase(), Phase::Failed | Phase::Cancelled);
+        if over(self.source.word()) || over(self.analysis.word()) {
+            return TryAgain;
+        }
+        if slot.versions.is_current(self, slot.clock()) {
+            // Neither failed nor replaced: it is being shut down, by a thread that may sleep meanwhile. Help.
+            self.end(slot.shared(), self.reason());
+        }
+        LookAgain
+    }
 }
 
 /// Owns what an Artifact needs, and hangs a waiter up in it.
