@@ -3,7 +3,7 @@
 use shardrun::{Driver, Place, Priority, RefusedBecause, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_secs(20);
@@ -123,16 +123,16 @@ fn b34_a_shutdown_from_a_destructor_while_it_shuts_down_returns() {
 
 #[test]
 fn b34_a_shutdown_from_a_hook_returns() {
-    let slot: Arc<std::sync::OnceLock<Runtime>> = Arc::default();
+    let slot: Arc<Mutex<Option<Runtime>>> = Arc::default();
     let (told, tell) = channel();
     let theirs = slot.clone();
     let runtime = Runtime::builder()
         .workers(1)
         .io_threads(0)
-        .on_stop(move |_| told.send(theirs.get().map(Runtime::shutdown)).unwrap())
+        .on_stop(move |_| told.send(theirs.lock().unwrap().take().map(|runtime| runtime.shutdown())).unwrap())
         .build()
         .unwrap();
-    let _ = slot.set(runtime.clone());
+    *slot.lock().unwrap() = Some(runtime.clone());
     assert_eq!(runtime.shutdown().running, 0);
     assert!(tell.recv_timeout(SOON).expect("the hook ran").is_some());
 }

@@ -120,11 +120,12 @@ fn a_virtual_clock_moves_a_runtime_with_threads() {
 #[test]
 fn a_clock_that_panics_or_asks_the_runtime_stops_nobody() {
     #[derive(Default)]
-    struct Odd(AtomicUsize, OnceLock<Runtime>);
+    struct Odd(AtomicUsize, Mutex<Option<Runtime>>);
     impl Clock for Odd {
         fn now(&self) -> Duration {
             let asked = self.0.fetch_add(1, Ordering::Relaxed);
-            if let Some(runtime) = self.1.get() {
+            let runtime = self.1.lock().unwrap().clone();
+            if let Some(runtime) = runtime {
                 let _ = runtime.now();
             }
             assert!(!asked.is_multiple_of(3), "a clock that panics");
@@ -133,10 +134,11 @@ fn a_clock_that_panics_or_asks_the_runtime_stops_nobody() {
     }
     let clock = Arc::new(Odd::default());
     let runtime = Runtime::builder().driver(Driver::Inline).clock(clock.clone()).build().unwrap();
-    let _ = clock.1.set(runtime.clone());
+    *clock.1.lock().unwrap() = Some(runtime.clone());
     std::panic::set_hook(Box::new(|_| {}));
     let times: Vec<_> = (0..9).map(|_| runtime.now()).collect();
     let _ = std::panic::take_hook();
     assert!(times.is_sorted() && *times.last().unwrap() > Duration::ZERO);
     assert_eq!(runtime.counters().panics(), 3);
+    clock.1.lock().unwrap().take();
 }
