@@ -140,3 +140,56 @@ fn b53_panicking_jobs_cost_no_worker_and_no_other_job() {
     assert_eq!(ran.load(Ordering::Relaxed), 10_000);
     assert_eq!(runtime.counters().panics(), 10_000_usize.div_ceil(3) as u64);
 }
+
+#[test]
+fn a_batch_is_shared_closure_by_closure_and_each_counts() {
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    let (met, (done, all)) = (Arc::new(Barrier::new(2)), channel());
+    // Each closure waits for another one beside it: a worker that took two for itself would wait for ever.
+    let closures = (0..64).map(|at| {
+        let (met, done) = (met.clone(), done.clone());
+        move || {
+            met.wait();
+            done.send(at).unwrap();
+            assert!(at != 63, "asked for");
+        }
+    });
+    assert_eq!(runtime.execute_batch(Place::default(), closures).ok(), Some(64));
+    drop(done);
+    let mut ran: Vec<i32> = all.iter().collect();
+    ran.sort_unstable();
+    assert_eq!(ran, (0..64).collect::<Vec<_>>());
+    let end = runtime.shutdown();
+    assert_eq!((runtime.counters().executed(), runtime.counters().panics(), end.dropped), (64, 1, 0));
+}
+
+#[test]
+fn what_a_shutdown_leaves_of_a_batch_is_dropped_once_and_counted() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let held = Arc::new(());
+    let (first, running) = channel();
+    let (go, gate) = channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let closures = (0..10).map(|_| {
+        let (held, first, gate) = (held.clone(), first.clone(), gate.clone());
+        move || {
+            let _held = held;
+            first.send(()).unwrap();
+            let _ = gate.lock().unwrap().recv();
+        }
+    });
+    assert_eq!(runtime.execute_batch(Place::default(), closures).ok(), Some(10));
+    running.recv().unwrap();
+    let end = std::thread::scope(|scope| {
+        let end = scope.spawn(|| runtime.shutdown());
+        // Refused from now on; the closure that runs is the last.
+        while runtime.execute(|| ()).is_ok() {
+            std::thread::yield_now();
+        }
+        drop(go);
+        end.join().unwrap()
+    });
+    assert_eq!((end.running, Arc::strong_count(&held)), (0, 1));
+    assert_eq!(running.try_iter().count(), 0, "nothing ran after the end");
+    assert!(end.dropped >= 9, "{} of 9 were counted as dropped", end.dropped);
+}

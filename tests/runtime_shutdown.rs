@@ -114,10 +114,14 @@ fn b34_the_last_handle_dropped_on_a_worker_ends_the_runtime() {
 #[test]
 fn b34_a_shutdown_from_a_destructor_while_it_shuts_down_returns() {
     ends(|runtime, open| {
-        drop(open);
-        // The nosy closures shut down again, from the thread that drops them.
-        runtime.shutdown();
-        drop(runtime);
+        // The nosy closures shut down again, from the thread that drops them, while this one waits for that thread.
+        let closer = runtime.clone();
+        let thread = std::thread::spawn(move || drop(closer.shutdown()));
+        while runtime.execute(|| {}).is_ok() {
+            std::thread::yield_now();
+        }
+        drop((open, runtime));
+        thread.join().unwrap();
     });
 }
 

@@ -2,6 +2,7 @@
 //! It does not know what a worker does.
 
 use super::engine::Engine;
+use super::job::Job;
 use super::place::Pool;
 use super::worker::Worker;
 use std::cell::Cell;
@@ -41,6 +42,22 @@ pub(crate) fn worker<R>(f: impl FnOnce(Option<&Worker>) -> R) -> R {
     // SAFETY: the pointer is null or was set on this thread by `enter`, whose borrow of the worker lasts until it has put null
     // back, and this call is inside it. The reference does not outlive the call, and only this thread ever has one.
     f(unsafe { current.as_ref() })
+}
+
+/// Pushes to the calling worker's own queue, if it is one of that pool of that engine; else gives the job back. No closure stands
+/// between the caller and the queue: a job is seven words, written one by one and then copied in pairs, and every such copy
+/// waits for the writes before it as long as for a locked instruction.
+#[inline(always)]
+pub(crate) fn push(engine: &Engine, pool: Pool, level: usize, job: Job) -> Result<(), Job> {
+    let current = WORKER.with(Cell::get);
+    // SAFETY: as in `worker`.
+    match unsafe { current.as_ref() } {
+        Some(worker) if worker.pool == pool && worker.is_of(engine) => {
+            worker.push(level, job);
+            Ok(())
+        }
+        _ => Err(job),
+    }
 }
 
 /// Marks the calling thread as a driver of `engine` for `pool` while `f` runs.

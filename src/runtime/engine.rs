@@ -162,14 +162,19 @@ impl Engine {
     }
 
     /// Takes a job that was not refused. If the runtime is shut down meanwhile the job is dropped with the others.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit(&self, place: Place, job: Job) {
         let level = place.priority.level();
         let pool = self.resolve(place.pool);
-        current::worker(|worker| match worker {
-            Some(worker) if worker.pool == pool && worker.is_of(self) => worker.push(level, job),
-            _ => self.submit_outside(Place { pool, priority: place.priority }, std::iter::once(job)),
-        });
+        if let Err(job) = current::push(self, pool, level, job) {
+            self.submit_one_outside(Place { pool, priority: place.priority }, job);
+        }
+    }
+
+    /// Apart, so that only the way to the worker's own queue is copied into every caller.
+    #[inline(never)]
+    fn submit_one_outside(&self, place: Place, job: Job) {
+        self.submit_outside(place, std::iter::once(job));
     }
 
     /// As `submit`, for the continuation of the job that runs now. `soon`: the calling job ends at once.
@@ -245,6 +250,11 @@ impl Engine {
             self.outside_panics.add_shared(1);
             self.report_panic(Some(worker), payload);
         }
+    }
+
+    /// Counts closures that were dropped unrun; wraps, so that a count too many can be taken back.
+    pub(crate) fn count_dropped(&self, closures: u64) {
+        self.outside_dropped.add_shared(closures);
     }
 
     /// Refuses all further work, wakes everybody, and drops what waits in the shared queues.

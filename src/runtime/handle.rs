@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::affinity;
+use super::batch;
 use super::builder::RuntimeBuilder;
 use super::current;
 use super::engine::{Engine, RefusedBecause};
@@ -145,8 +146,11 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs many closures at a place, with one look for workers to wake: the cheapest way in from outside. How many there
-    /// were.
+    /// Runs many closures at a place: the cheapest way in from outside. How many there were.
+    ///
+    /// They share one place in the queue. Workers take them one by one, in order; what is queued later at the same priority
+    /// waits for at most 16 of them, and what is queued at another priority for one. Under the inline and the seeded driver each
+    /// is a job of its own.
     ///
     /// The iterator is run to its end first. If it panics the panic goes on to the caller, and none of the closures runs.
     ///
@@ -161,10 +165,18 @@ impl Runtime {
         if let Some(because) = engine.refusal() {
             return Err(Rejected { because, work });
         }
-        let jobs: Vec<Job> = work.into_iter().map(Job::new).collect();
-        let count = jobs.len();
-        if count > 0 {
+        if engine.driven.is_some() {
+            let jobs: Vec<Job> = work.into_iter().map(Job::new).collect();
+            let count = jobs.len();
             engine.submit_all(place, jobs.into_iter());
+            return Ok(count);
+        }
+        let mut work: Vec<I::Item> = work.into_iter().collect();
+        let count = work.len();
+        if count > 1 {
+            batch::submit(&self.spawner().engine, place, work);
+        } else if let Some(one) = work.pop() {
+            engine.submit(place, Job::new(one));
         }
         Ok(count)
     }

@@ -1,6 +1,7 @@
 //! An erased closure of 56 bytes that runs once or is dropped once; small closures lie inside it and cost no allocation.
 //! It does not know which closures it carries, nor who runs it.
 
+use super::contain;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -56,6 +57,18 @@ impl Job {
         let mut me = ManuallyDrop::new(self);
         // SAFETY: the payload holds the closure that `act` was chosen for, and `me` is never dropped, so it is taken once.
         unsafe { (me.act)(&raw mut me.payload, Act::Run) }
+    }
+}
+
+impl Job {
+    /// As `run`, with the panic caught. What a queue handed over is run where it lies; nothing is done if that is nothing.
+    #[inline(always)]
+    pub(crate) fn run_contained(job: Option<Self>) -> Result<(), contain::Payload> {
+        let mut me = ManuallyDrop::new(job);
+        let Some(job) = me.as_mut() else { return Ok(()) };
+        let (act, payload) = (job.act, &raw mut job.payload);
+        // SAFETY: as in `run`.
+        contain::call(|| unsafe { act(payload, Act::Run) })
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod affinity;
 mod barrier;
+mod batch;
 mod bits;
 mod builder;
 mod choice;
@@ -50,6 +51,7 @@ pub(crate) use stripe::{stripe, stripes};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) mod modelled {
     pub(crate) use super::affinity::Plan;
+    pub(crate) use super::batch::Shares;
     pub(crate) use super::clock::TimeSource;
     pub(crate) use super::crew::Crew;
     pub(crate) use super::engine::{Config, Engine, Sizes};

@@ -12,15 +12,20 @@ use crate::sync::mutant;
 const OWN_MAX: u32 = 1024;
 impl Worker {
     /// Pushes to the worker's own queue, if that is not too long. Refusing is the caller's affair.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&self, level: usize, job: Job) {
         if self.has_room(level) {
             self.queues[level].push(job);
             self.mark(level);
             self.crew().pushed(None, Some(self.index));
         } else {
-            self.crew().inject(level, std::iter::once(job));
+            self.push_beyond(level, job);
         }
+    }
+
+    #[cold]
+    fn push_beyond(&self, level: usize, job: Job) {
+        self.crew().inject(level, std::iter::once(job));
     }
 
     /// Pushes many with one look for somebody to help.

@@ -7,7 +7,7 @@ use super::contain;
 use super::crew::{Crew, Slot};
 use super::engine::Engine;
 use super::job::Job;
-use super::place::{LEVELS, Pool};
+use super::place::{LEVELS, Place, Pool};
 use super::search::Search;
 use super::spin::Spin;
 use crate::observe::Event;
@@ -119,8 +119,7 @@ impl Worker {
         self.slot().open(&self.queues, thread::current());
         let mut begun = Instant::now();
         loop {
-            while let Some(job) = self.select() {
-                self.run(job);
+            while self.select_with(|job| self.run(job)).is_some() {
                 if self.is_spare() && self.may_rest() {
                     return self.rest(begun, false);
                 }
@@ -131,7 +130,7 @@ impl Worker {
                 Ok(job) => {
                     begun = Instant::now();
                     self.spin.learn(begun - idle);
-                    self.run(job);
+                    self.run(Some(job));
                 }
                 Err(End::Rest) => return self.rest(idle, true),
                 Err(End::Closed) => {
@@ -158,11 +157,11 @@ impl Worker {
         self.crew().take_surplus()
     }
 
-    #[inline]
-    fn run(&self, job: Job) {
+    #[inline(always)]
+    fn run(&self, job: Option<Job>) {
         let counters = &self.slot().counters;
         let result = match &self.engine.watch {
-            None => contain::call(|| job.run()),
+            None => Job::run_contained(job),
             Some(_) => self.run_watched(job),
         };
         counters.executed.add(1);
@@ -173,46 +172,79 @@ impl Worker {
     }
 
     #[cold]
-    fn run_watched(&self, job: Job) -> Result<(), contain::Payload> {
+    fn run_watched(&self, job: Option<Job>) -> Result<(), contain::Payload> {
         let worker = self.crew().id(self.index);
         let every = u64::from(self.engine.watch.as_ref().map_or(0, |watch| watch.every));
         if every == 0 || !self.slot().counters.executed.get().is_multiple_of(every) {
-            return contain::call(|| job.run());
+            return Job::run_contained(job);
         }
         self.engine.event(&Event::JobStarted { worker, at: self.engine.now() });
-        let result = contain::call(|| job.run());
+        let result = Job::run_contained(job);
         self.engine.event(&Event::JobFinished { worker, at: self.engine.now(), panicked: result.is_err() });
         result
     }
 
+    /// Counts what ran inside a job beside the job itself; wraps.
+    pub(crate) fn count(&self, executed: u64, panics: u64) {
+        let counters = &self.slot().counters;
+        counters.executed.add(executed);
+        counters.panics.add(panics);
+    }
+
+    /// Whether jobs wait here at another priority than that of `place`, or the runtime is shut down.
+    pub(crate) fn has_other_work(&self, place: Place) -> bool {
+        let (injected, closed) = self.crew().look();
+        let ready = self.slot().levels.load(Ordering::Relaxed) | self.next_bit.get() | injected;
+        closed || ready & !(1 << place.priority.level()) != 0
+    }
+
     /// The next job by the table, from the worker's own queues and the shared ones.
-    #[inline]
     pub(crate) fn select(&self) -> Option<Job> {
+        self.select_with(|job| job).flatten()
+    }
+
+    /// Hands the next job by the table to `then` as the queue hands it over, so that it is not copied on the way.
+    #[inline(always)]
+    fn select_with<R>(&self, then: impl FnOnce(Option<Job>) -> R) -> Option<R> {
         let slot = self.slot();
         loop {
             let (injected, closed) = self.crew().look();
             if closed {
                 return None;
             }
-            let hot = slot.hot.level().map_or(0, |level| 1 << level);
-            let ready = slot.levels.load(Ordering::Relaxed) | self.next_bit.get() | hot | injected;
+            let soon = self.next_bit.get() | slot.hot.level().map_or(0, |level| 1 << level);
+            let ready = slot.levels.load(Ordering::Relaxed) | soon | injected;
             if ready == 0 {
                 return None;
             }
             let (level, after) = self.cursor.get().choose(ready as u8);
-            if let Some(job) = self.take(level, injected) {
-                self.cursor.set(after);
-                if self.next_bit.get() != 0 {
-                    self.expose();
+            if (soon | injected) & (1 << level) == 0 {
+                let job = self.queues[level].pop();
+                if job.is_some() {
+                    self.streak.set(0);
+                    self.chosen(after);
+                    return Some(then(job));
                 }
-                return Some(job);
+                self.unmark(level);
+                self.pushes[level].set(0);
+            } else if let Some(job) = self.take(level, injected) {
+                self.chosen(after);
+                return Some(then(Some(job)));
             }
+        }
+    }
+
+    /// A job was selected.
+    #[inline(always)]
+    fn chosen(&self, after: Cursor) {
+        self.cursor.set(after);
+        if self.next_bit.get() != 0 {
+            self.expose();
         }
     }
 
     /// A job of one level: the continuation unless it had its turns, then the own queue, then the shared one. Clears what says
     /// that the level has jobs if it finds none.
-    #[inline]
     fn take(&self, level: usize, injected: u32) -> Option<Job> {
         let streak = self.streak.get();
         if streak < STREAK_MAX

@@ -2,7 +2,7 @@
 //! It does not know the workers.
 
 use crate::models::check;
-use crate::runtime::modelled::{HotSlot, Timer};
+use crate::runtime::modelled::{HotSlot, Shares, Timer};
 use crate::runtime::{Acquire, Job, Permits, Place};
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, thread};
@@ -14,6 +14,25 @@ fn counting(runs: &Arc<AtomicUsize>) -> Job {
     Job::new(move || {
         runs.fetch_add(1, Ordering::AcqRel);
     })
+}
+
+/// Each closure of a batch is run once by one of two takers, or dropped once with the batch.
+#[test]
+fn each_closure_of_a_batch_has_one_taker() {
+    check(|| {
+        let runs: [_; 3] = std::array::from_fn(|_| Arc::new(AtomicUsize::new(0)));
+        let shares = Arc::new(Shares::new(runs.each_ref().map(counting)));
+        let taker = || {
+            let shares = shares.clone();
+            thread::spawn(move || shares.take().into_iter().for_each(Job::run))
+        };
+        for taker in [taker(), taker()] {
+            taker.join().unwrap();
+        }
+        drop(shares);
+        let counts = runs.map(|runs| (runs.load(Ordering::Acquire), Arc::strong_count(&runs)));
+        assert_eq!(counts, [(1, 1), (1, 1), (0, 1)]);
+    });
 }
 
 /// Each continuation is taken once, by its owner or by one of two thieves, and none is overwritten.
