@@ -125,6 +125,9 @@ impl Runtime {
     /// workers find it; from elsewhere to a shared queue. Each closure that was taken is run once, or dropped once by a
     /// shutdown.
     ///
+    /// A call that meets a shutdown half way may drop what others have queued, on the calling thread: a destructor of theirs that
+    /// waits for the caller waits for ever.
+    ///
     /// # Errors
     /// Gives the closure back after a shutdown, and in a forked child.
     #[inline]
