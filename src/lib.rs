@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(shardrun_rtsan, feature(sanitize))]
-#![allow(dead_code, unused_imports, reason = "while the parts above the door are being built")]
 
 mod admission;
 mod flight;

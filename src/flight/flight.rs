@@ -139,6 +139,7 @@ where
     }
 
     /// One owner withdraws; if it was the last, the flight is cancelled and whoever still waits is told.
+    #[cfg(test)]
     pub(crate) fn leave(&self) -> Left {
         let left = self.word.leave();
         if let Left::Last(_) = left {
@@ -147,7 +148,7 @@ where
         left
     }
 
-    /// As [`leave`](Self::leave), but what nobody has claimed goes back to idle: see [`StateWord::withdraw`].
+    /// One owner withdraws; if it was the last, whoever still waits is told, and what nobody has claimed goes back to idle: see [`StateWord::withdraw`].
     pub(crate) fn withdraw(&self) -> Left {
         let left = self.word.withdraw();
         if let Left::Last(_) = left {

@@ -137,11 +137,6 @@ impl StateWord {
         owners(self.load()) as u32
     }
 
-    /// Whether it could be claimed now.
-    pub(crate) fn is_claimable(&self) -> bool {
-        is_claimable(self.load())
-    }
-
     /// Idle → Waiting at `priority`, or at a more urgent one that it was raised to. `Err` if it was admitted already.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn admit(&self, priority: Priority) -> Result<Admitted, Phase> {

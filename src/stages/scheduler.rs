@@ -57,7 +57,6 @@ pub(crate) struct Core<H: Host> {
 
 impl<H: Host> Drop for Core<H> {
     fn drop(&mut self) {
-        self.shared.close();
         // Nobody makes or moves a file any more: whoever could, holds the scheduler.
         for slot in self.table.all() {
             slot.end(Killed::Shutdown);

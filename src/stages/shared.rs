@@ -11,7 +11,7 @@ use super::stamp::Clock;
 use super::ticket;
 use crate::admission::Budget;
 use crate::runtime::{Place, Pool, Spawner};
-use crate::sync::stat::{AtomicBool, AtomicUsize, Ordering};
+use crate::sync::stat::{AtomicUsize, Ordering};
 use crate::sync::{Arc, Weak};
 
 /// What all slots share. Read by all, written by few.
@@ -22,7 +22,6 @@ pub(crate) struct Shared<H: Host> {
     pub(crate) clock: Clock,
     pub(crate) sequencer: Sequencer,
     overlaid: AtomicUsize,
-    closed: AtomicBool,
     pub(crate) first_generation: u64,
     pub(crate) budget: Option<Budget>,
     core: Weak<Core<H>>,
@@ -53,7 +52,6 @@ impl<H: Host> Shared<H> {
             clock: Clock::new(),
             sequencer: Sequencer::new(),
             overlaid: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
             first_generation,
             budget,
             core,
@@ -68,15 +66,6 @@ impl<H: Host> Shared<H> {
     /// The generation after `generation`, if there is one: it never wraps.
     pub(crate) fn generation_after(&self, generation: u64) -> Option<u64> {
         if generation == 0 { Some(self.first_generation) } else { generation.checked_add(1) }
-    }
-
-    pub(crate) fn close(&self) {
-        // ordering: a hint; each revision's own word says whether it has ended.
-        self.closed.store(true, Ordering::Release);
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
     }
 
     /// One more or one fewer file has an edit's text, or as many as before.

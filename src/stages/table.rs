@@ -12,7 +12,7 @@ use crate::sync::atomic::{AtomicPtr, Ordering};
 use crate::sync::map::HashMap;
 use crate::sync::stat::AtomicUsize;
 use ahash::RandomState;
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::ptr;
 
 /// Stripes of files, which share counters, a limbo and a count of the scheduler. A power of two.

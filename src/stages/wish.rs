@@ -11,9 +11,9 @@ use super::host::{Host, Stage};
 use super::origin::{Asked, Origin};
 use super::request::{AnyTarget, Ask, StageHandle};
 use super::revision::{Revision, StageFlight, leave};
-use super::run::{AnalysisRef, SourceRef, admit, admit_artifact};
+use super::run::{AnalysisRef, SourceRef};
 use super::slot::{Garbage, Kind, Slot};
-use crate::flight::{Completion, Facet, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
+use crate::flight::{Completion, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
 use crate::runtime::Priority;
 use crate::sync::Arc;
 

@@ -23,17 +23,11 @@ pub(crate) use std::sync::mpsc;
 /// Atomics and fences of the world that is built.
 pub(crate) mod atomic {
     #[cfg(shardrun_loom)]
-    pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    };
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(shardrun_shuttle)]
-    pub(crate) use shuttle::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    };
+    pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
-    pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
-    };
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 
     /// The load that begins a compare-and-swap loop.
     ///
@@ -56,7 +50,7 @@ pub(crate) mod atomic {
 /// Atomics of the standard library in every world: for statistics, process-wide identities and other words that no protocol
 /// rests on, and that must be constructible in a `static`.
 pub(crate) mod stat {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 }
 
 /// A cell whose accesses loom checks for races.

@@ -22,7 +22,7 @@ pub struct JobServer {
 #[derive(Debug)]
 enum Form {
     /// A pipe with a name, held open so that its tokens stay: make 4.4 and newer, and whoever can open a file.
-    Fifo(PathBuf, File),
+    Fifo { path: PathBuf, _open: File },
     /// A pipe whose two descriptors children inherit: every make.
     Pipe(OwnedFd, OwnedFd),
 }
@@ -46,7 +46,7 @@ impl JobServer {
         let failed = |error| JobServerError::Pipe { pipe: path.display().to_string(), error };
         let mut file = sys::open(&path, true).map_err(failed)?;
         file.write_all(&vec![b'+'; jobs as usize - 1]).map_err(failed)?;
-        Ok(Self { jobs, form: Form::Fifo(path, file) })
+        Ok(Self { jobs, form: Form::Fifo { path, _open: file } })
     }
 
     /// A server by a pipe whose descriptors every child of this process inherits.
@@ -66,7 +66,7 @@ impl JobServer {
     /// What a child's `MAKEFLAGS` has to say.
     pub fn makeflags(&self) -> String {
         match &self.form {
-            Form::Fifo(path, _) => format!(" -j{} --jobserver-auth=fifo:{}", self.jobs, path.display()),
+            Form::Fifo { path, .. } => format!(" -j{} --jobserver-auth=fifo:{}", self.jobs, path.display()),
             Form::Pipe(read, write) => {
                 format!(" -j{} --jobserver-auth={},{}", self.jobs, read.as_raw_fd(), write.as_raw_fd())
             }
@@ -90,7 +90,7 @@ fn check(jobs: u32) -> Result<(), JobServerError> {
 
 impl Drop for JobServer {
     fn drop(&mut self) {
-        if let Form::Fifo(path, _) = &self.form {
+        if let Form::Fifo { path, .. } = &self.form {
             _ = std::fs::remove_file(path);
         }
     }

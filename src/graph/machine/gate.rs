@@ -32,7 +32,6 @@ struct Asked {
 /// A task that was refused and has not ended.
 struct Refused {
     entry: Entry,
-    since: Duration,
     free_since: Duration,
     held: Held,
     started: bool,
@@ -212,7 +211,7 @@ impl Gate {
         let free_since = self.free_time(now);
         let refused = self.refused.entry(entry.1).or_insert_with(|| {
             self.first_refused.push_back(entry.1);
-            Refused { entry, since: now, free_since, held: Held::default(), started: false }
+            Refused { entry, free_since, held: Held::default(), started: false }
         });
         refused.held.refusals += 1;
         refused.held.refused_by = Some((policy as u16, refusal.axis));

@@ -39,10 +39,6 @@ impl Heap {
         self.entries.pop().map(|entry| entry.0)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
     pub(crate) fn clear(&mut self) {
         self.entries = BinaryHeap::new();
     }
