@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::flight::drop_contained;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// A value of the host's that lives inside the engine.
 pub(crate) struct Contained<T>(Option<T>);
@@ -20,6 +20,13 @@ impl<T> Deref for Contained<T> {
     #[inline]
     fn deref(&self) -> &T {
         self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> DerefMut for Contained<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        self.0.as_mut().expect("it is there until it is dropped")
     }
 }
 

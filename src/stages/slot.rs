@@ -77,21 +77,13 @@ pub(crate) struct Slot<H: Host> {
 
 impl<H: Host> Slot<H> {
     pub(crate) fn new(
-        file: H::File,
+        file: Contained<H::File>,
         hash: u64,
         stripe: Arc<Stripe<H>>,
         versions: Versions<Revision<H>>,
         tickets: Tickets,
     ) -> Self {
-        Self {
-            file: Contained::new(file),
-            hash,
-            stripe,
-            versions,
-            tickets,
-            same_hash: SameHash::new(),
-            good: Artifacts::new(),
-        }
+        Self { file, hash, stripe, versions, tickets, same_hash: SameHash::new(), good: Artifacts::new() }
     }
 
     pub(crate) fn file(&self) -> &H::File {

@@ -2,6 +2,7 @@
 //! and is answered. It does not know how stages run, nor how a wish is weighed.
 #![forbid(unsafe_code)]
 
+use super::contained::Contained;
 use super::early::{Early, Start};
 use super::edit::{Change, Moved, edit, move_on};
 use super::error::{StageError, panicked};
@@ -60,13 +61,16 @@ impl<'a, H: Host> Submission<'a, H> {
 
     /// Answers one request. True with it if it joined what another had asked for.
     pub(crate) fn submit(&mut self, request: Request<H>) -> Result<(StageHandle<H>, bool), Refused> {
-        let Request { file, target, text, mut ask } = request;
+        let Request { file, target, text, ask } = request;
+        // What the host gave is dropped here, and its destructors may panic: not while a handle is on its way out.
+        let (file, target) = (Contained::new(file), Contained::new(target));
+        let mut ask = Contained::new(ask);
         let answer = match self.core.table.hash(&file) {
             Ok(hash) => match text {
                 Some(text) => self.edit_and_join((hash, file), text, &target, &mut ask),
                 None => self.find_and_join((hash, file), &target, &mut ask),
             },
-            Err(report) => Err(panicked(&file, target.stage(), 0, report).into()),
+            Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
         };
         self.core.give_back(&mut ask);
         match answer {
@@ -76,7 +80,12 @@ impl<'a, H: Host> Submission<'a, H> {
         }
     }
 
-    fn find_and_join(&mut self, (hash, file): (u64, H::File), target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
+    fn find_and_join(
+        &mut self,
+        (hash, file): (u64, Contained<H::File>),
+        target: &AnyTarget<H>,
+        ask: &mut Ask<H>,
+    ) -> Answer<H> {
         self.core.table.stripe(hash).counters.submits.one();
         let found = self.core.table.find(hash, &file, |slot| at_once(slot, target).ok_or_else(|| slot.clone()));
         let slot = match found {
@@ -89,14 +98,14 @@ impl<'a, H: Host> Submission<'a, H> {
                     Err(slot) => slot,
                 }
             }
-            Err(report) => return Err(panicked(&file, target.stage(), 0, report).into()),
+            Err(report) => return Err(panicked::<H>(&file, target.stage(), 0, report).into()),
         };
         self.join(&slot, target, ask)
     }
 
     fn edit_and_join(
         &mut self,
-        (hash, file): (u64, H::File),
+        (hash, file): (u64, Contained<H::File>),
         text: H::Text,
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
@@ -134,7 +143,7 @@ impl<'a, H: Host> Submission<'a, H> {
     #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
     fn create(
         &mut self,
-        (hash, file): (u64, H::File),
+        (hash, file): (u64, Contained<H::File>),
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
@@ -270,14 +279,15 @@ impl<H: Host> Core<H> {
 
     /// Gives a file a text, and asks for nothing.
     pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
+        let file = Contained::new(file);
         let Ok(hash) = self.table.hash(&file) else { return Moved::Unknown };
         self.table.stripe(hash).counters.submits.one();
         self.slot(hash, file).map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text), Start::idle()).0)
     }
 
     /// The slot of `file`, made if there is none.
-    pub(crate) fn slot(&self, hash: u64, file: H::File) -> Result<Arc<Slot<H>>, StageError<H>> {
-        let failed = |report: PanicReport| panicked(&file, Stage::Source, 0, report);
+    pub(crate) fn slot(&self, hash: u64, file: Contained<H::File>) -> Result<Arc<Slot<H>>, StageError<H>> {
+        let failed = |report: PanicReport| panicked::<H>(&file, Stage::Source, 0, report);
         if let Some(slot) = self.table.find(hash, &file, Arc::clone).map_err(failed)? {
             return Ok(slot);
         }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::batch::{self, BatchHandle};
+use super::contained::Contained;
 use super::early::Start;
 use super::edit::{Change, Edit, Moved, edit, move_on};
 use super::error::{StageError, panicked};
@@ -22,8 +23,8 @@ type Slots<H> = Vec<Arc<Slot<H>>>;
 /// A member of a batch whose file has been looked for.
 struct Member<H: Host> {
     slot: Result<Arc<Slot<H>>, StageError<H>>,
-    target: AnyTarget<H>,
-    ask: Ask<H>,
+    target: Contained<AnyTarget<H>>,
+    ask: Contained<Ask<H>>,
 }
 
 /// The edits of a batch, one a file.
@@ -86,9 +87,10 @@ impl<H: Host> Core<H> {
     /// Finds the file of a batch's member, and notes the edit that it brings.
     fn member(&self, request: Request<H>, edits: &mut Edits<H>) -> Member<H> {
         let Request { file, target, text, ask } = request;
+        let (file, target, ask) = (Contained::new(file), Contained::new(target), Contained::new(ask));
         let slot = match self.table.hash(&file) {
             Ok(hash) => self.slot(hash, file),
-            Err(report) => Err(panicked(&file, target.stage(), 0, report)),
+            Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report)),
         };
         if let (Ok(slot), Some(text)) = (&slot, text) {
             edits.note(slot, text);
