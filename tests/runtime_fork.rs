@@ -1,12 +1,24 @@
 //! A forked child finds a runtime without threads, is told so, and does not wait for them.
 #![cfg(unix)]
 
-use shardrun::{RefusedBecause, Runtime};
-use std::sync::mpsc::channel;
+use shardrun::{Handle, JobError, RefusedBecause, Runtime};
+use std::sync::Arc;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// What the child finds; zero if all is as it should be.
-fn child(runtime: &Runtime) -> i32 {
+fn child(runtime: &Runtime, late: Handle<()>, queued: &Arc<()>) -> i32 {
+    if late.wait() != Err(JobError::Shutdown) {
+        return 11;
+    }
+    let (dropped, drops) = channel::<()>();
+    let armed = runtime.after(Duration::ZERO, move || drop(dropped));
+    if drops.recv_timeout(Duration::ZERO) != Err(RecvTimeoutError::Disconnected) || armed.cancel() {
+        return 12;
+    }
+    if Arc::strong_count(queued) != 2 {
+        return 13;
+    }
     let refused = runtime.execute(|| {}).is_err_and(|rejected| rejected.because == RefusedBecause::Forked);
     if !refused {
         return 1;
@@ -38,10 +50,21 @@ fn b106_a_forked_child_is_refused_and_waits_for_nobody() {
     let (sender, receiver) = channel();
     runtime.execute(move || sender.send(()).unwrap()).unwrap();
     receiver.recv().unwrap();
+    // Work that is under way, and work that waits, when the child begins its life.
+    let (go, gone) = channel::<()>();
+    let (entered, inside) = channel();
+    let late = runtime.spawn(move || {
+        entered.send(()).unwrap();
+        gone.recv().unwrap();
+    });
+    inside.recv().unwrap();
+    let queued = Arc::new(());
+    let theirs = queued.clone();
+    let waits = runtime.after(Duration::from_secs(3600), move || drop(theirs));
     // SAFETY: the child runs nothing but `child` and leaves without unwinding into the test's threads, which it lacks.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(&runtime))).unwrap_or(99);
+        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(&runtime, late, &queued))).unwrap_or(99);
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(found) };
     }
@@ -59,6 +82,9 @@ fn b106_a_forked_child_is_refused_and_waits_for_nobody() {
     assert!(libc::WIFEXITED(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "the child's finding");
     // The parent's runtime works on.
+    assert!(waits.cancel());
+    go.send(()).unwrap();
+    assert_eq!(late.wait(), Ok(()));
     let (sender, receiver) = channel();
     runtime.execute(move || sender.send(()).unwrap()).unwrap();
     receiver.recv_timeout(Duration::from_secs(20)).expect("the parent works on");

@@ -25,7 +25,7 @@ use crate::sync::atomic::{AtomicU64, Ordering, fence, load_for_cas};
 use crate::sync::{Arc, hint, mutant};
 use std::error::Error;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Units that a thread's reserve is filled with at once, at most.
 const BATCH_MAX: u32 = 64;
@@ -166,18 +166,36 @@ impl Budget {
             return Ok(());
         }
         if let Some(spawner) = inner.spawner.as_ref().filter(|spawner| spawner.is_driven()) {
-            while spawner.drive_one() {
-                if inner.take(units) {
-                    return Ok(());
-                }
-            }
-            return Err(BudgetError::Stalled(inner.refused(units)));
+            return self.drive(spawner, units, limit);
         }
         let Some((grant, place)) = self.stand_in_line(units) else { return Ok(()) };
         if grant.wait_here(limit) || !self.leave_line(&grant, &place) {
             return Ok(());
         }
         Err(BudgetError::TimedOut(inner.refused(units)))
+    }
+
+    /// Drives a runtime without threads until there are `units`.
+    fn drive(&self, spawner: &Spawner, units: u32, limit: Option<Duration>) -> Result<(), BudgetError> {
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        loop {
+            let mark = spawner.mark();
+            let moved = spawner.drive_one();
+            if self.take(units) {
+                return Ok(());
+            }
+            if moved {
+                continue;
+            }
+            if !spawner.others_drive(mark) {
+                return Err(BudgetError::Stalled(self.refused(units)));
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(BudgetError::TimedOut(self.refused(units)));
+            }
+            // Another thread is at a job, which may free some; it tells nobody.
+            flight::doze();
+        }
     }
 
     /// A place in line, and what is resolved when the units are the caller's. `None` if they are already. There are as many.

@@ -47,6 +47,11 @@ pub(crate) use oneshot::OneShot;
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]
 pub(crate) use phase::{Admitted, Outcome, Suspended};
 
+/// Leaves another thread, which tells nobody when it is done, in peace for a moment.
+pub(crate) fn doze() {
+    parker::Parker::mine().doze();
+}
+
 /// Whether the calling thread is inside a job.
 pub(crate) fn is_inside_job() -> bool {
     !active::is_empty()

@@ -8,7 +8,10 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::thread::{self, Thread};
 use std::cell::Cell;
 use std::task::{Wake, Waker};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long who waits for another thread that tells nobody leaves it in peace.
+const DOZE: Duration = Duration::from_millis(1);
 
 /// A thread that can be woken.
 pub(crate) struct Parker {
@@ -46,6 +49,15 @@ impl Parker {
     /// The waker that ends a [`park_until`](Self::park_until).
     pub(crate) fn waker(self: &Arc<Self>) -> Waker {
         Waker::from(self.clone())
+    }
+
+    /// Sleeps for a moment, or until woken through the waker. The model checkers know no time: there it lets others run.
+    pub(crate) fn doze(&self) {
+        if cfg!(any(shardrun_loom, shardrun_shuttle)) {
+            thread::yield_now();
+        } else {
+            self.park_until(Instant::now().checked_add(DOZE));
+        }
     }
 
     /// Sleeps until woken through the waker, or until `deadline`. A wake that came before is not lost. Unparks from elsewhere

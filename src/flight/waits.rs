@@ -79,7 +79,8 @@ fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
     let parker = Parker::mine();
     let waker = parker.waker();
     while !(shot.register)(&waker) {
-        if !parker.park_until(deadline) {
+        // A worker of some other runtime, perhaps, which is not inside a job: a spare takes its place all the same.
+        if !runtime::blocking(|| parker.park_until(deadline)) {
             return (shot.done)();
         }
     }
@@ -173,11 +174,7 @@ impl Wait<'_> {
             let free = watch(self.flight);
             if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, self.flight)) {
                 drop(entry);
-                if self.done() {
-                    return Waited::Resolved;
-                }
-                let members = cycle.iter().map(|member| member.describe()).collect();
-                return Waited::GivenUp(Interrupt::WouldDeadlock(WaitCycle::new(members)));
+                return if self.done() { Waited::Resolved } else { deadlock(&cycle) };
             }
             if free {
                 continue;
@@ -193,8 +190,11 @@ impl Wait<'_> {
     }
 }
 
-/// How long a wait on a runtime without threads leaves another thread, which drives it too, in peace.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// The answer to a wait that would close `cycle`.
+fn deadlock(cycle: &graph::Cycle) -> Waited {
+    let members = cycle.iter().map(|member| member.describe()).collect();
+    Waited::GivenUp(Interrupt::WouldDeadlock(WaitCycle::new(members)))
+}
 
 /// Waits on a runtime without threads.
 fn drive(
@@ -212,16 +212,23 @@ fn drive(
         if deadline.is_some_and(|deadline| spawner.now() >= deadline) {
             return Waited::TimedOut;
         }
+        let mark = spawner.mark();
         let moved = if inside { help(flight) } else { spawner.drive_one() };
         if moved || (shot.done)() {
             continue;
         }
         // Over and not yet told: another thread is about to tell.
-        if flight.phase().is_terminal() || runs_elsewhere(flight) {
+        if flight.phase().is_terminal() || runs_elsewhere(flight) || spawner.others_drive(mark) {
             // Another thread drives this runtime too and is at it. What it makes free nobody tells us, so look now and then.
-            let parker = Parker::mine();
+            let (parker, path) = (Parker::mine(), active::path());
+            let graph = if inside { graph::global() } else { None };
+            let entry = graph.map(|graph| graph.enter(path.clone(), flight.clone(), parker.waker()));
+            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, flight)) {
+                drop(entry);
+                return if (shot.done)() { Waited::Resolved } else { deadlock(&cycle) };
+            }
             if !(shot.register)(&parker.waker()) {
-                parker.park_until(Instant::now().checked_add(LOOK_AGAIN));
+                spawner.aside(|| parker.doze());
             }
         } else if limit.is_some() {
             return Waited::TimedOut;

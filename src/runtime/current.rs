@@ -12,14 +12,22 @@ use std::ptr;
 crate::sync::thread_local! {
     /// The worker that this thread is, null on other threads. It lies in the frame of `enter`, which puts null back.
     static WORKER: Cell<*const Worker> = const { Cell::new(ptr::null()) };
-    /// The driven engine whose job runs on this thread, and for which pool.
-    static DRIVING: Cell<(*const Engine, Pool)> = const { Cell::new((ptr::null(), Pool::Workers)) };
+    /// The job of a driven engine that runs on this thread, the innermost; null if none does. It lies in the frame of `driving`.
+    static DRIVING: Cell<*const Drive> = const { Cell::new(ptr::null()) };
 }
 
 #[cfg(any(shardrun_loom, shardrun_shuttle))]
 crate::sync::thread_local! {
     static WORKER: Cell<*const Worker> = Cell::new(ptr::null());
-    static DRIVING: Cell<(*const Engine, Pool)> = Cell::new((ptr::null(), Pool::Workers));
+    static DRIVING: Cell<*const Drive> = Cell::new(ptr::null());
+}
+
+/// A job of a driven engine that a thread runs.
+struct Drive {
+    engine: *const Engine,
+    pool: Pool,
+    /// The one in which it was driven.
+    outer: *const Drive,
 }
 
 /// Makes the calling thread `worker` for as long as `f` runs.
@@ -62,20 +70,40 @@ pub(crate) fn push(engine: &Engine, pool: Pool, level: usize, job: Job) -> Resul
 
 /// Marks the calling thread as a driver of `engine` for `pool` while `f` runs.
 pub(crate) fn driving<R>(engine: &Engine, pool: Pool, f: impl FnOnce() -> R) -> R {
-    struct Restore((*const Engine, Pool));
+    struct Restore(*const Drive);
     impl Drop for Restore {
         fn drop(&mut self) {
             DRIVING.with(|driving| driving.set(self.0));
         }
     }
-    let _restore = Restore(DRIVING.with(|driving| driving.replace((engine, pool))));
+    let outer = DRIVING.with(Cell::get);
+    let drive = Drive { engine, pool, outer };
+    let _restore = Restore(outer);
+    DRIVING.with(|driving| driving.set(&raw const drive));
     f()
+}
+
+/// The jobs of driven engines that run on this thread, the innermost first: engine and pool.
+fn drives() -> impl Iterator<Item = (*const Engine, Pool)> {
+    let mut at = DRIVING.with(Cell::get);
+    std::iter::from_fn(move || {
+        // SAFETY: the pointer is null or was set on this thread by `driving`, whose frame lasts until it has put back the one
+        // before; whoever iterates does so inside all of those calls.
+        let drive = unsafe { at.as_ref() }?;
+        at = drive.outer;
+        Some((drive.engine, drive.pool))
+    })
+}
+
+/// How many jobs of `engine` this thread drives, one inside the other.
+pub(crate) fn drives_of(engine: &Engine) -> u64 {
+    drives().filter(|(driven, _)| ptr::eq(*driven, engine)).count() as u64
 }
 
 /// The pool of `engine` that the calling thread works for at the moment, if any.
 pub(crate) fn pool_of(engine: &Engine) -> Option<Pool> {
     worker(|worker| worker.filter(|worker| worker.is_of(engine)).map(|worker| worker.pool)).or_else(|| {
-        let (driven, pool) = DRIVING.with(Cell::get);
+        let (driven, pool) = drives().next()?;
         ptr::eq(driven, engine).then_some(pool)
     })
 }

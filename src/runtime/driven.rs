@@ -9,15 +9,32 @@ use super::engine::Engine;
 use super::job::Job;
 use super::place::{LEVELS, Place, Priority};
 use crate::sync::queue::{Injector, Steal};
-use crate::sync::{CachePadded, Mutex};
+use crate::sync::{CachePadded, Mutex, stat};
 use std::collections::VecDeque;
 
 /// Continuations that are driven in a row before the queues are looked at.
 const STREAK_MAX: u8 = 3;
 
+/// One thread at a job, or looking for one: in the lower bits of what is going on.
+const ACTIVE: u64 = 1;
+/// One job that was run: in the upper bits.
+const RUN: u64 = 1 << 16;
+
 /// The jobs of a runtime without threads.
 pub(crate) struct Driven {
     order: Order,
+    /// How many drive at the moment, and how many jobs were run.
+    going_on: stat::AtomicU64,
+}
+
+/// A thread that drives.
+struct Active<'a>(&'a Driven, u64);
+
+impl Drop for Active<'_> {
+    fn drop(&mut self) {
+        // ordering: Release, so that who sees the end sees what the job has pushed.
+        self.0.going_on.fetch_add(self.1.wrapping_sub(ACTIVE), stat::Ordering::AcqRel);
+    }
 }
 
 enum Order {
@@ -53,14 +70,28 @@ impl Driven {
             hot: Injector::new(),
             turn: Mutex::new(Turn::default()),
         };
-        Self { order: Order::Priority(Box::new(inline)) }
+        Self::of(Order::Priority(Box::new(inline)))
     }
 
     /// Jobs run in an order that depends on the seed alone, as long as one thread drives at a time.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self {
-            order: Order::Seeded(Mutex::new(Seeded { random: seed ^ 0x9e37_79b9_7f4a_7c15, jobs: VecDeque::new() })),
-        }
+        Self::of(Order::Seeded(Mutex::new(Seeded { random: seed ^ 0x9e37_79b9_7f4a_7c15, jobs: VecDeque::new() })))
+    }
+
+    fn of(order: Order) -> Self {
+        Self { order, going_on: stat::AtomicU64::new(0) }
+    }
+
+    /// A mark by which `others_at_work` tells whether anything has gone on since.
+    pub(crate) fn mark(&self) -> u64 {
+        // ordering: pairs with the end of a drive. If that came first, what its job pushed is found by who looks next.
+        self.going_on.load(stat::Ordering::Acquire)
+    }
+
+    /// Whether another thread drives, or has driven since `mark`: so that what it has pushed, or will, may not have been seen by
+    /// a look in between.
+    pub(crate) fn others_at_work(&self, engine: &Engine, mark: u64) -> bool {
+        self.mark() != mark || mark % RUN != current::drives_of(engine)
     }
 
     pub(crate) fn push(&self, engine: &Engine, place: Place, jobs: impl Iterator<Item = Job>) {
@@ -89,6 +120,16 @@ impl Driven {
         }
     }
 
+    /// Calls `f`, which waits for other threads that drive. Meanwhile what this thread drives is not at work.
+    pub(crate) fn aside<R>(&self, engine: &Engine, f: impl FnOnce() -> R) -> R {
+        let mine = current::drives_of(engine);
+        // ordering: as at the end of a drive.
+        self.going_on.fetch_sub(mine, stat::Ordering::AcqRel);
+        let result = f();
+        self.going_on.fetch_add(mine, stat::Ordering::AcqRel);
+        result
+    }
+
     fn drain_if_closed(&self, engine: &Engine) {
         super::barrier::full(); // pairs with `Crew::close`
         if engine.refusal().is_some() {
@@ -111,8 +152,12 @@ impl Driven {
 
     /// Fires what is due and runs one job; false if there was none.
     pub(crate) fn drive_one(&self, engine: &Engine) -> bool {
+        // ordering: AcqRel, before the job is taken: who finds none left sees that somebody is at work.
+        self.going_on.fetch_add(ACTIVE, stat::Ordering::AcqRel);
+        let mut active = Active(self, 0);
         self.fire(engine);
         let Some((place, job)) = self.pop() else { return false };
+        active.1 = RUN;
         let result = current::driving(engine, place.pool, || contain::call(|| job.run()));
         engine.drives.add_shared(1);
         if let Err(payload) = result {

@@ -10,6 +10,7 @@ use super::engine::{Engine, RefusedBecause};
 use super::job::Job;
 use super::place::{Place, Pool};
 use super::spawner::{Spawner, TimerHandle};
+use super::start;
 use super::stripe::{stripe, stripes};
 use crate::observe::Counters;
 use crate::sync::{Arc, CachePadded};
@@ -293,7 +294,10 @@ fn shut_down(engine: &Engine, limit: Option<Duration>) -> Shutdown {
     if !engine.is_forked() {
         engine.close();
         let limit = if current::pool_of(engine).is_some() { Some(Duration::ZERO) } else { limit };
-        running = engine.threads.join(limit);
+        running = match limit {
+            Some(Duration::ZERO) => engine.threads.join(limit),
+            _ => start::blocking(|| engine.threads.join(limit)),
+        };
         engine.drain();
     }
     Shutdown { running, dropped: engine.counters().dropped }

@@ -4,6 +4,7 @@
 
 use super::contain;
 use super::current;
+use super::driven::Driven;
 use super::engine::{Attached, Engine};
 use super::job::Job;
 use super::place::{Place, Pool, Priority};
@@ -103,6 +104,24 @@ impl Spawner {
     /// Runs one job of a driven runtime; false if there is none, or the runtime has threads of its own.
     pub(crate) fn drive_one(&self) -> bool {
         self.engine.driven.as_ref().is_some_and(|driven| driven.drive_one(&self.engine))
+    }
+
+    /// A mark of what goes on at a driven runtime, for [`others_drive`](Self::others_drive).
+    pub(crate) fn mark(&self) -> u64 {
+        self.engine.driven.as_ref().map_or(0, Driven::mark)
+    }
+
+    /// Whether another thread drives this driven runtime, or has since `mark`, so that nothing found in between says nothing.
+    pub(crate) fn others_drive(&self, mark: u64) -> bool {
+        self.engine.driven.as_ref().is_some_and(|driven| driven.others_at_work(&self.engine, mark))
+    }
+
+    /// Calls `f`, which waits for another thread that drives this runtime and must not panic.
+    pub(crate) fn aside<R>(&self, f: impl FnOnce() -> R) -> R {
+        match &self.engine.driven {
+            Some(driven) => driven.aside(&self.engine, f),
+            None => f(),
+        }
     }
 
     /// What is attached to the runtime, to hear of its end; attached now if nothing is.
