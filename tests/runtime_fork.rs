@@ -64,7 +64,8 @@ fn b106_a_forked_child_is_refused_and_waits_for_nobody() {
     // SAFETY: the child runs nothing but `child` and leaves without unwinding into the test's threads, which it lacks.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let found = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(&runtime, late, &queued))).unwrap_or(99);
+        let found =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(&runtime, late, &queued))).unwrap_or(99);
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(found) };
     }

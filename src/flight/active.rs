@@ -119,7 +119,9 @@ pub(crate) fn note_awaited(flight: impl FnOnce() -> Option<Arc<dyn FlightRef>>) 
     let polls = STACK.try_with(|stack| stack.borrow().awaits.is_some()).unwrap_or(false);
     if polls && let Some(flight) = flight() {
         let _ = STACK.try_with(|stack| {
-            if let Some(awaits) = &mut stack.borrow_mut().awaits {
+            if let Some(awaits) = &mut stack.borrow_mut().awaits
+                && awaits.last().is_none_or(|last| last.id() != flight.id())
+            {
                 awaits.push(flight);
             }
         });

@@ -103,6 +103,10 @@ pub(crate) fn wait(flight: &Arc<dyn FlightRef>, shot: Shot<'_>, limit: Option<Du
         return Waited::GivenUp(Interrupt::WouldDeadlock(self_wait(&**flight)));
     }
     let spawner = flight.spawner();
+    if spawner.is_forked() {
+        // Who executes it is in the parent.
+        return Waited::GivenUp(Interrupt::Shutdown);
+    }
     let worker = runtime::current_pool(&spawner);
     let inside = inside || worker.is_some();
     let helps = inside || helping == Helping::Anyone;
@@ -268,7 +272,12 @@ fn search(flight: &Arc<dyn FlightRef>, soft: bool, mut found: impl FnMut(&dyn Fl
 
 /// Runs the flight or something that stands before it, if any of that is free.
 fn help(flight: &Arc<dyn FlightRef>) -> bool {
-    active::helping(flight, || search(flight, true, |flight| flight.help()))
+    let helped = active::helping(flight, || search(flight, true, |flight| flight.help()));
+    if helped {
+        // What was run here has left its continuation to a worker that comes for it at once; this one goes on with its job.
+        runtime::expose();
+    }
+    helped
 }
 
 /// Asks to be nudged when any of that becomes free. True if something is.
@@ -308,4 +317,41 @@ fn spin(done: &dyn Fn() -> bool) -> bool {
     }
     let _ = SPINS.try_with(|cell| cell.set((spins / 2).max(SPINS_MIN)));
     done()
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use crate::runtime::{Job, Place, Runtime};
+    use crate::sync::mpsc::channel;
+    use std::time::Duration;
+
+    const SOON: Duration = Duration::from_secs(20);
+
+    #[test]
+    fn b10_the_continuation_of_what_a_waiter_ran_is_left_to_others() {
+        let runtime = Runtime::builder().workers(2).io_threads(0).build().unwrap();
+        let (open, gate) = channel::<()>();
+        let (entered, inside) = channel();
+        let (done, end) = channel();
+        let inner = runtime.clone();
+        let waits = move || {
+            inside.recv_timeout(SOON).unwrap();
+            let (sender, receiver) = channel();
+            let spawner = inner.spawner().clone();
+            let helped = inner.spawn(move || {
+                let next = Job::new(move || sender.send(()).unwrap());
+                assert!(spawner.push_next(Place::default(), next).is_ok());
+            });
+            assert_eq!(helped.wait(), Ok(()));
+            drop(open);
+            done.send(receiver.recv_timeout(SOON).is_ok()).unwrap();
+        };
+        runtime.execute(waits).unwrap();
+        let busy = move || {
+            entered.send(()).unwrap();
+            let _ = gate.recv();
+        };
+        runtime.execute(busy).unwrap();
+        assert_eq!(end.recv_timeout(SOON), Ok(true));
+    }
 }

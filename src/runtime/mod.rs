@@ -44,7 +44,7 @@ pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;
 pub(crate) use spawner::{Spawner, current_pool};
-pub(crate) use start::blocking;
+pub(crate) use start::{blocking, expose};
 pub(crate) use stripe::{stripe, stripes};
 
 /// What the models under `tests/models` reach into.

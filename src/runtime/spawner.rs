@@ -74,6 +74,11 @@ impl Spawner {
         self.engine.refusal().is_some()
     }
 
+    /// Whether the process is a fork of the one that built the runtime, so that its threads are not here.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.engine.is_forked()
+    }
+
     /// The time on the runtime's clock.
     pub(crate) fn now(&self) -> Duration {
         self.engine.now()
@@ -87,6 +92,13 @@ impl Spawner {
     /// As `after`, at a place.
     pub(crate) fn after_at(&self, place: Place, delay: Duration, job: Job) -> TimerHandle {
         let engine = &self.engine;
+        if engine.refusal().is_some() {
+            if !contain::dropping(job) {
+                engine.outside_panics.add_shared(1);
+            }
+            engine.outside_dropped.add_shared(1);
+            return TimerHandle { engine: engine.clone(), deadline: Deadline::gone(place) };
+        }
         let deadline = engine.timer.arm(engine.now().saturating_add(delay), place, job);
         start::timer(engine);
         super::barrier::full(); // pairs with `Crew::close`: a deadline armed beside a shutdown is dropped by one of the two

@@ -138,6 +138,15 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) {
     engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
 }
 
+/// Shows the calling worker's next continuation to thieves: it does something else first.
+pub(crate) fn expose() {
+    current::worker(|worker| {
+        if let Some(worker) = worker {
+            worker.expose();
+        }
+    });
+}
+
 /// Runs `f`, which is about to block the calling thread. On a worker a spare takes its place meanwhile, up to the limit of
 /// spares; whatever the worker was to do next can be taken by others. Elsewhere it is a plain call.
 pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {

@@ -57,6 +57,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/runtime/bits.rs", "the idle and resting sets: a cleared bit is a claim"),
     ("src/runtime/clock.rs", "the virtual clock and the latest time that a host's clock told"),
     ("src/runtime/crew.rs", "the parking protocol"),
+    ("src/runtime/driven.rs", "who drives, so that nothing is called stalled that another thread moves"),
     ("src/runtime/engine.rs", "the CPU of a pinned worker, for the counters"),
     ("src/runtime/fork.rs", "the number of the process"),
     ("src/runtime/hot.rs", "the stealable continuation"),
