@@ -235,6 +235,7 @@ fn help_version_and_wrong_usage() {
         &["index", "--nope", "."],
         &["index", "-j", "0", "."],
         &["index", ".", "."],
+        &["index", "--dot", "no/such/file", "--trace", "no/such/file", "."],
     ] {
         let ran = run(command().args(wrong));
         assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{wrong:?}");

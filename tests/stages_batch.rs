@@ -76,6 +76,8 @@ fn a_mixed_batch_is_answered_by_stage_and_one_failure_stays_alone() {
     assert_eq!(text(&results[0]).as_deref(), Some("9:analysis(edited)"), "a member sees the edits of its own batch");
     assert!(results[1].as_ref().unwrap_err().is_not_found());
     assert_eq!(text(&results[2]).as_deref(), Some("analysis(2)"));
+    let stages: Vec<_> = results.iter().flatten().map(|value| value.stage()).collect();
+    assert_eq!(stages, [Stage::Artifact, Stage::Analysis, Stage::Source], "a value tells its stage");
     assert_eq!(text(&results[3]).as_deref(), Some("edited"));
     let handles = batch.into_handles();
     assert_eq!(

@@ -279,7 +279,10 @@ impl RuntimeBuilder {
             return fault("thread_name", "must not be empty or contain a zero byte");
         }
         if !(STACK_BYTES.0..=STACK_BYTES.1).contains(&self.stack_size) {
-            return fault("stack_size", &format!("{} is not within {STACK_BYTES:?} bytes", self.stack_size));
+            return fault(
+                "stack_size",
+                &format!("{} is not within {} to {} bytes", self.stack_size, STACK_BYTES.0, STACK_BYTES.1),
+            );
         }
         if self.spin > SPIN_MAX {
             return fault("spin", &format!("{:?} is more than {SPIN_MAX:?}", self.spin));

@@ -90,7 +90,7 @@ impl<H: Host> fmt::Display for StageError<H> {
             Self::Failed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Superseded => f.write_str("superseded by a newer generation of the file"),
-            Self::Shutdown => f.write_str("the scheduler shut down before the stage ended"),
+            Self::Shutdown => f.write_str("the scheduler or its runtime shut down before the stage ended"),
             Self::GenerationExhausted => f.write_str("the file's generation is at its maximum: the edit was refused"),
             Self::Interrupted(interrupt) => interrupt.fmt(f),
         }
@@ -100,8 +100,9 @@ impl<H: Host> fmt::Display for StageError<H> {
 impl<H: Host> Error for StageError<H> {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Failed(failure) => Some(&**failure),
-            Self::Interrupted(interrupt) => Some(&**interrupt),
+            // What is shown is the failure, or the interrupt, itself: below it stands what stands below that.
+            Self::Failed(failure) => failure.source(),
+            Self::Interrupted(interrupt) => interrupt.source(),
             _ => None,
         }
     }

@@ -113,7 +113,8 @@ impl<H: Host> StageCx<'_, H> {
         self.revision.generation
     }
 
-    /// Says whether the result is still wanted. A good place to call it is a loop's head.
+    /// Says whether the result is still wanted. A good place to call it is a loop's head: `cx.check()?` in a function of a host
+    /// whose [`Error`](Host::Error) is `From<Interrupt>`. A host that never fails (`Infallible`) cannot stop early.
     ///
     /// # Errors
     /// Nobody wants the result any more, the file has moved on, or the scheduler has shut down. Whatever the function returns

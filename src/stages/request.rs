@@ -294,6 +294,17 @@ impl<H: Host> Clone for StageValue<H> {
     }
 }
 
+impl<H: Host> StageValue<H> {
+    /// The stage that was asked for.
+    pub fn stage(&self) -> Stage {
+        match self {
+            Self::Source(_) => Stage::Source,
+            Self::Analysis(_) => Stage::Analysis,
+            Self::Artifact(_) => Stage::Artifact,
+        }
+    }
+}
+
 impl<H: Host> fmt::Debug for StageValue<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

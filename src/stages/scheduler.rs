@@ -171,6 +171,8 @@ impl<H: Host> Stages<H> {
     ///
     /// With a [text](Request::text) the file moves on first, in the same step.
     ///
+    /// With a [budget](StagesBuilder::budget) that is spent it waits for it first, on the calling thread.
+    ///
     /// The handle ends with the stage's value, the failure of it or of a stage before it, [`StageError::Superseded`] if the file
     /// moves on meanwhile, or [`StageError::Shutdown`]. A request after a failure tries again.
     pub fn submit_request<T: Target<H>>(&self, request: Request<H, T>) -> StageHandleOf<H, T> {

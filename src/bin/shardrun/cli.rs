@@ -4,7 +4,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Shows the Shardrun scheduler at work.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ pub(crate) struct IndexArgs {
     pub(crate) json: bool,
 
     /// Writes what is in each file as JSON, one file a line
-    #[arg(long, value_name = "OUT")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) outline: Option<PathBuf>,
 
     /// Writes when which worker did what, in Chrome's trace format
@@ -82,4 +82,15 @@ pub(crate) struct IndexArgs {
     /// Prints no progress
     #[arg(long)]
     pub(crate) no_progress: bool,
+}
+
+impl IndexArgs {
+    /// A file that is named for more than one output. Devices and pipes may be.
+    pub(crate) fn written_twice(&self) -> Option<&Path> {
+        let [outline, trace, dot] = [&self.outline, &self.trace, &self.dot].map(Option::as_deref);
+        let equal = [(outline, trace), (trace, dot), (dot, outline)]
+            .into_iter()
+            .find(|(one, other)| one == other && one.is_some());
+        equal.and_then(|(path, _)| path).filter(|path| !path.exists() || path.is_file())
+    }
 }

@@ -8,12 +8,17 @@ mod index;
 mod output;
 mod work;
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
 /// Exit status 0 if all went well, 1 if anything was complained about, 2 for wrong usage (by clap).
 fn main() -> ExitCode {
     let cli::Command::Index(args) = cli::Cli::parse().command;
+    if let Some(path) = args.written_twice() {
+        let message = format!("two outputs would overwrite each other in {}: name a file for each", path.display());
+        cli::Cli::command().error(ErrorKind::ArgumentConflict, message).exit();
+    }
     let mut console = console::Console::new(args.quiet || args.no_progress);
     index::run(&args, &mut console);
     console.finish();

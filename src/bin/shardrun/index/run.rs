@@ -150,8 +150,10 @@ impl Index {
         let cycles = self.totals.graph.cycles();
         console.finish();
         self.outputs.finish(tree, &self.totals, console);
-        let counters = self.runtime.counters();
         let wall = self.began.elapsed();
+        // A worker adds up a period of work when it ends, so all of them end first; dropping the runtime would do it anyway.
+        self.runtime.shutdown();
+        let counters = self.runtime.counters();
         // Taking apart what is known of each file would take longer than the system takes for the whole.
         std::mem::forget(self.stages);
         let summary = Summary { tree, totals: &self.totals, cycles: &cycles, counters: &counters, wall };

@@ -5,6 +5,7 @@
 use crate::cli::IndexArgs;
 use crate::console::Console;
 use ignore::{DirEntry, WalkBuilder};
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,7 +85,11 @@ fn said(error: &ignore::Error, root: &Path, console: &mut Console) {
             let path = if child.as_os_str().is_empty() { path } else { child };
             console.complain(path, format_args!("symbolic link leads back to {}; not followed", ancestor.display()));
         }
-        (path, ignore::Error::Io(error)) => console.complain(path, error),
+        // The walker's own words about an I/O error repeat the path; what stands below is the system's word alone.
+        (path, ignore::Error::Io(error)) => match error.source() {
+            Some(system) => console.complain(path, system),
+            None => console.complain(path, error),
+        },
         (path, error) => console.complain(path, error),
     }
 }
