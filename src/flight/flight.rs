@@ -133,8 +133,11 @@ where
 
     /// Ends it without a result and tells every waiter. `Ok` holds the phase it stood in; `Err` that it was over or sealed.
     pub(crate) fn kill(&self, how: Killed) -> Result<Phase, Phase> {
-        let before = self.word.kill(how)?;
-        self.deliver();
+        let (before, wanted) = self.word.kill_wanted(how)?;
+        // Who is told has owned it first, so without owners the list may stay open: nobody will hang in it any more.
+        if wanted {
+            self.deliver();
+        }
         Ok(before)
     }
 
@@ -175,11 +178,7 @@ where
             Refused::Phase(phase) => JoinRefused::Terminal(phase),
             Refused::Full => JoinRefused::Full,
         })?;
-        self.hang(waiter)
-    }
-
-    /// Makes `waiter` one of those who are told, without being an owner.
-    pub(crate) fn hang(&self, waiter: Arc<Completion<T, E>>) -> Result<(), JoinRefused> {
+        // The word first, then the list: see `kill`.
         self.waiters.push(waiter).map_err(|_| JoinRefused::Terminal(self.word.phase()))
     }
 
@@ -205,11 +204,16 @@ where
     E: Clone + Send + Sync + From<Interrupt> + 'static,
 {
     fn drop(&mut self) {
-        let _ = self.kill(Killed::Shutdown);
-        trampoline::dispose(self.result.with_mut(|slot| {
+        if !self.word.is_unwanted() {
+            let _ = self.kill(Killed::Shutdown);
+        }
+        let result = self.result.with_mut(|slot| {
             // SAFETY: `self` is borrowed exclusively.
             unsafe { (*slot).take() }
-        }));
+        });
+        if let Some(result) = result {
+            trampoline::dispose(result);
+        }
     }
 }
 

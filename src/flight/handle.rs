@@ -153,16 +153,22 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         if self.is_resolved() {
             return self.taken();
         }
-        let flight = self.flight().expect("an unresolved handle has a flight");
-        let waited = {
-            let shot = self.shot().expect("an unresolved handle has a one-shot");
-            let shot = Shot { done: &|| shot.is_done(), register: &|waker| shot.register(waker) };
-            waits::wait(&flight, shot, limit, helping)
-        };
-        match waited {
+        match self.wait_here(limit, helping) {
             Waited::Resolved => self.taken(),
             Waited::TimedOut => None,
             Waited::GivenUp(interrupt) => Some(Err(interrupt.into())),
+        }
+    }
+
+    fn wait_here(&self, limit: Option<Duration>, helping: Helping) -> Waited {
+        let on = |shot: &OneShot<_>, flight: &Arc<dyn FlightRef>| {
+            let shot = Shot { done: &|| shot.is_done(), register: &|waker| shot.register(waker) };
+            waits::wait(flight, shot, limit, helping)
+        };
+        match &self.state {
+            State::Ready(_) => Waited::Resolved,
+            State::Sole(flight) => on(flight.shot(), &(flight.clone() as Arc<dyn FlightRef>)),
+            State::Joined(waiter, flight) => on(waiter.shot(), flight),
         }
     }
 
@@ -219,7 +225,11 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Unpin for Handle<T,
 impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, E> {
     fn drop(&mut self) {
         match &mut self.state {
-            State::Ready(result) => trampoline::dispose(result.take()),
+            State::Ready(result) => {
+                if let Some(result) = result.take() {
+                    trampoline::dispose(result);
+                }
+            }
             State::Sole(flight) => {
                 flight.shot().abandon();
             }

@@ -10,13 +10,14 @@
 //! Dead entries are unlinked in place, behind the head, by one *tidier* at a time, which nobody ever waits for: for a dead `n`
 //! after `p`, `p.next` is set to `n.next`, and `n` is retired. A sealer and a tidier may meet at an entry; the entry's own
 //! `retired` swap decides who releases it. A tidier pins; a sealer that sees a tidier at work releases its entries through the
-//! epoch, and one that sees none releases them itself, since any later tidier finds the mark. Nothing (demand, owners, counts)
-//! is ever derived from walking the list.
+//! epoch, and one that sees none releases them itself, since any later tidier finds the mark. The two see each other without a
+//! fence: the tidier sets BUSY and then *exchanges* the head for itself, so that its exchange and the sealer's have one order.
+//! Nothing (demand, owners, counts) is ever derived from walking the list.
 //!
 //! What is handed to the epoch is the list's reference to a dead or delivered entry. Such entries hold nothing of the host's:
 //! who abandoned them has dropped it.
 
-use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
 use crate::sync::{Arc, epoch, mutant};
 use smallvec::SmallVec;
 use std::marker::PhantomData;
@@ -149,14 +150,15 @@ impl<N: Linked> SealableList<N> {
 
     /// Seals the list. The first caller gets every entry, oldest first; all others get none.
     pub(crate) fn seal(&self) -> Sealed<N> {
+        let looked = mutant("list.sealer_looks_first").then(|| self.tidier_may_walk());
         // ordering: Release, so that a push that finds the mark sees what was published before; Acquire, so that the
-        // entries' contents are visible here.
+        // entries' contents are visible here, and a tidier whose exchange came before: see `tidier_may_walk`.
         let mut at = self.head.swap(sealed(), Ordering::AcqRel);
         let mut taken = Sealed { entries: SmallVec::new(), shared: false };
         if at.is_null() || at == sealed() {
             return taken;
         }
-        taken.shared = self.tidier_may_walk();
+        taken.shared = looked.unwrap_or_else(|| self.tidier_may_walk());
         let _pin = taken.shared.then(epoch::pin);
         while !at.is_null() {
             // SAFETY: `at` was reached from the chain that we took. Entries that a tidier unlinked are kept by the epoch, and
@@ -165,8 +167,10 @@ impl<N: Linked> SealableList<N> {
             // ordering: Acquire pairs with the Release in `unlink_dead`: if the unlinking came first we go past the entry; else
             // we meet it, and `retire` decides.
             let next = entry.link().next.load(Ordering::Acquire);
-            if entry.link().retire() {
-                // SAFETY: `retire` gave us the list's reference, made by `Arc::into_raw` in `push`.
+            // Where no tidier is at work none will ever be, and what earlier ones retired they have unlinked.
+            if !taken.shared || entry.link().retire() {
+                // SAFETY: the list's reference, made by `Arc::into_raw` in `push`, is ours: nobody else takes entries now, or
+                // `retire` gave it to us.
                 taken.entries.push(unsafe { Arc::from_raw(at) });
             }
             at = next;
@@ -176,12 +180,8 @@ impl<N: Linked> SealableList<N> {
 
     /// Whether a tidier may be walking the chain that was just taken.
     fn tidier_may_walk(&self) -> bool {
-        if mutant("list.no_sealer_fence") {
-            return self.tidy.load(Ordering::Relaxed) & BUSY != 0;
-        }
-        // ordering: pairs with the fence in `begin_tidying`. If our mark came first, the tidier reads it and walks nothing; else
-        // we read its BUSY.
-        fence(Ordering::SeqCst);
+        // ordering: pairs with `begin_walking`. If the tidier's exchange of the head came before our mark, the mark's swap has
+        // acquired its BUSY, or the end of its work with all that it unlinked; else the tidier finds the mark and walks nothing.
         self.tidy.load(Ordering::Acquire) & BUSY != 0
     }
 
@@ -219,21 +219,30 @@ impl<N: Linked> SealableList<N> {
         let pin = epoch::pin();
         // ordering: Acquire takes the chain over from the tidier before.
         let busy = self.tidy.fetch_or(BUSY, Ordering::AcqRel) & BUSY != 0;
-        if busy && !mutant("list.two_tidiers") {
-            return None;
+        if busy && !mutant("list.two_tidiers") { None } else { Some(pin) }
+    }
+
+    /// The head, where the tidier begins; the mark if the list has been sealed.
+    fn begin_walking(&self) -> *mut N {
+        if mutant("list.tidier_only_looks") {
+            return self.head.load(Ordering::Acquire);
         }
-        if !mutant("list.no_tidier_fence") {
-            // ordering: pairs with the fence in `tidier_may_walk`, see there.
-            fence(Ordering::SeqCst);
+        let mut head = self.head_for_cas();
+        while head != sealed() {
+            // ordering: pairs with `tidier_may_walk`, both cases there: an exchange that changes nothing, since a mere load would
+            // have no order with the sealer's swap. Acquire makes the contents of the entries visible.
+            match self.head.compare_exchange_weak(head, head, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => break,
+                Err(now) => head = now,
+            }
         }
-        Some(pin)
+        head
     }
 
     /// Unlinks dead entries behind the head. Returns how many, and how many stay.
     fn unlink_dead(&self, pin: &epoch::Guard) -> (u32, u32) {
         let (mut unlinked, mut alive) = (0, 0);
-        // ordering: Acquire makes the contents of the entries visible.
-        let mut before = self.head.load(Ordering::Acquire);
+        let mut before = self.begin_walking();
         if before.is_null() || before == sealed() {
             return (0, 0);
         }
@@ -288,7 +297,11 @@ unsafe impl<N: Linked> Send for SendPtr<N> {}
 
 impl<N: Linked> Drop for SealableList<N> {
     fn drop(&mut self) {
-        drop(self.seal());
+        // ordering: nobody shares the list any more. Under loom, which knows nothing of that, the load would be any old one.
+        let head = if cfg!(shardrun_loom) { sealed() } else { self.head.load(Ordering::Relaxed) };
+        if cfg!(shardrun_loom) || !(head.is_null() || head == sealed()) {
+            drop(self.seal());
+        }
     }
 }
 

@@ -113,7 +113,9 @@ impl<R: 'static> OneShot<R> {
         });
         // ordering: Release hands the waker over; Acquire pairs with DONE in `resolve`, see there.
         let before = self.word.fetch_or(WAKER, Ordering::AcqRel);
-        trampoline::dispose(old);
+        if let Some(old) = old {
+            trampoline::dispose(old);
+        }
         if before & DONE == 0 || mutant("oneshot.no_recheck") {
             return false;
         }
@@ -155,7 +157,9 @@ impl<R: 'static> OneShot<R> {
             // SAFETY: DONE came before ABANDONED, so the resolver has left the result to the reader, which is us.
             trampoline::dispose(unsafe { self.take_result() });
         }
-        trampoline::dispose(waker);
+        if let Ok(Some(waker)) = waker {
+            trampoline::dispose(waker);
+        }
         before & CLAIMED == 0
     }
 

@@ -326,6 +326,18 @@ impl StateWord {
         self.end(how.phase())
     }
 
+    /// As [`kill`](Self::kill), and tells in the same step whether anybody owned it.
+    pub(crate) fn kill_wanted(&self, how: Killed) -> Result<(Phase, bool), Phase> {
+        let to = how.phase();
+        self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
+            .map(|before| (Phase::of(before), owners(before) > 0))
+    }
+
+    /// Whether nobody owns it.
+    pub(crate) fn is_unwanted(&self) -> bool {
+        owners(self.load()) == 0
+    }
+
     fn end(&self, to: Phase) -> Result<Phase, Phase> {
         self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
             .map(Phase::of)

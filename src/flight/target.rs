@@ -44,6 +44,11 @@ pub(crate) trait FlightRef: Send + Sync {
     fn poke(&self) {}
     /// One of its waiters will never be asked again, and may be unlinked.
     fn abandoned(&self) {}
+    /// Pokes, and calls `f` with the way to the threads that execute it: what a waiter begins with.
+    fn poke_and_ask(&self, f: &mut dyn FnMut(&Spawner)) {
+        self.poke();
+        f(&self.spawner());
+    }
     /// The flights that must end before it can be claimed: who waits for it waits for them.
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
         let _ = out;

@@ -31,6 +31,8 @@ impl Call {
 
 crate::sync::local! {
     static DEPTH: Cell<u32> = Cell::new(0);
+    /// Whether something may be in the queue. It has no destructor, so it is there as long as its thread.
+    static QUEUED: Cell<bool> = Cell::new(false);
     static QUEUE: RefCell<VecDeque<Call>> = RefCell::new(VecDeque::new());
 }
 
@@ -71,6 +73,7 @@ fn enter<C>(what: C, call: impl FnOnce(C), queued: impl FnOnce(C) -> Call) {
         let mut call = Some(queued(what));
         // A thread that is being torn down has no queue any more: it calls in place.
         let _ = QUEUE.try_with(|queue| queue.borrow_mut().extend(call.take()));
+        let _ = QUEUED.try_with(|queued| queued.set(true));
         if let Some(call) = call {
             call.run();
         }
@@ -85,7 +88,15 @@ pub(crate) fn is_deep() -> bool {
 }
 
 /// Runs what was put off on this thread. To be called before the thread waits.
+#[inline]
 pub(crate) fn flush() {
+    if QUEUED.try_with(Cell::get).unwrap_or(true) {
+        run_queued();
+    }
+}
+
+#[cold]
+fn run_queued() {
     while let Some(call) = next() {
         let depth = DEPTH.try_with(|cell| cell.replace(DEPTH_MAX)).unwrap_or(0);
         call.run();
@@ -94,5 +105,9 @@ pub(crate) fn flush() {
 }
 
 fn next() -> Option<Call> {
-    QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten()
+    let next = QUEUE.try_with(|queue| queue.borrow_mut().pop_front()).ok().flatten();
+    if next.is_none() {
+        let _ = QUEUED.try_with(|queued| queued.set(false));
+    }
+    next
 }

@@ -90,7 +90,18 @@ fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
 /// Waits until `shot` is done, at most for `limit`.
 pub(crate) fn wait(flight: &Arc<dyn FlightRef>, shot: Shot<'_>, limit: Option<Duration>, helping: Helping) -> Waited {
     trampoline::flush();
-    flight.poke();
+    let mut waited = Waited::Resolved;
+    flight.poke_and_ask(&mut |spawner| waited = wait_with(spawner, flight, shot, limit, helping));
+    waited
+}
+
+fn wait_with(
+    spawner: &runtime::Spawner,
+    flight: &Arc<dyn FlightRef>,
+    shot: Shot<'_>,
+    limit: Option<Duration>,
+    helping: Helping,
+) -> Waited {
     if (shot.done)() {
         return Waited::Resolved;
     }
@@ -102,16 +113,15 @@ pub(crate) fn wait(flight: &Arc<dyn FlightRef>, shot: Shot<'_>, limit: Option<Du
         }
         return Waited::GivenUp(Interrupt::WouldDeadlock(self_wait(&**flight)));
     }
-    let spawner = flight.spawner();
     if spawner.is_forked() {
         // Who executes it is in the parent.
         return Waited::GivenUp(Interrupt::Shutdown);
     }
-    let worker = runtime::current_pool(&spawner);
+    let worker = runtime::current_pool(spawner);
     let inside = inside || worker.is_some();
     let helps = inside || helping == Helping::Anyone;
     if spawner.is_driven() {
-        return drive(flight, shot, &spawner, limit, inside);
+        return drive(flight, shot, spawner, limit, inside);
     }
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let cross = worker.is_some_and(|pool| pool != flight.place().pool);

@@ -5,7 +5,7 @@
 
 use super::sequencer::Sequencer;
 use super::stamp::Clock;
-use super::versions::{Retired, Transition, Version, Versions, commit};
+use super::versions::{Retired, Transition, Unshared, Version, Versions, commit};
 use crate::sync::epoch::Guard;
 use crate::sync::{Arc, mutant};
 
@@ -24,18 +24,23 @@ pub(crate) trait Movable<R> {
 pub(crate) struct Member<S, R> {
     /// The file.
     pub(crate) file: S,
-    /// The revision that the transition installs; nobody else holds it yet.
-    pub(crate) fresh: Arc<R>,
+    /// The revision that the transition is to install.
+    fresh: Option<Unshared<R>>,
+    /// The same once it is installed: never, if `prepare` declined.
+    pub(crate) installed: Option<Arc<R>>,
     /// What stands in for a predecessor in a slot that has none, so that requests which come before the commit find a list.
     stub: Option<Arc<R>>,
-    /// Whether it was installed: not, if `prepare` declined.
-    installed: bool,
 }
 
 impl<R: Version, S: Movable<R>> Member<S, R> {
     /// A member whose slot has a revision, or else gets `stub`, or else is left alone.
-    pub(crate) fn new(file: S, fresh: Arc<R>, stub: Option<Arc<R>>) -> Self {
-        Self { file, fresh, stub, installed: false }
+    pub(crate) fn new(file: S, fresh: Unshared<R>, stub: Option<Arc<R>>) -> Self {
+        Self { file, fresh: Some(fresh), installed: None, stub }
+    }
+
+    /// What was not installed, since `prepare` declined.
+    pub(crate) fn declined(&self) -> Option<&R> {
+        self.fresh.as_ref().map(Unshared::get)
     }
 
     /// Links it, invisible.
@@ -47,21 +52,24 @@ impl<R: Version, S: Movable<R>> Member<S, R> {
                 self.stub = self.file.versions().create(stub).err();
                 continue;
             };
-            let fresh = Arc::get_mut(&mut self.fresh).expect("nobody else holds a revision that is not installed");
-            if !self.file.prepare(old, fresh) {
+            let Some(mut fresh) = self.fresh.take() else { return };
+            let goes_on = self.file.prepare(old, fresh.get_mut());
+            if !goes_on {
+                // Dropped with the member, outside the section.
+                self.fresh = Some(fresh);
                 return;
             }
-            if self.file.versions().install(old, &self.fresh, shared) {
-                self.installed = true;
-                return;
+            match self.file.versions().install(old, fresh, shared) {
+                Ok(fresh) => return self.installed = Some(fresh),
+                Err(fresh) => self.fresh = Some(fresh),
             }
         }
     }
 
     /// Cuts it off from its predecessor and hands that out.
     fn finish(&mut self, clock: &Clock) {
-        if self.installed {
-            self.file.replaced(Versions::unlink(&*self.fresh, clock), &self.fresh);
+        if let Some(fresh) = &self.installed {
+            self.file.replaced(Versions::unlink(&**fresh, clock), fresh);
         }
     }
 }
@@ -83,7 +91,7 @@ pub(crate) fn advance<R: Version, S: Movable<R>>(
         if early {
             members.iter_mut().for_each(|member| member.finish(clock));
         }
-        commit(members.iter().filter(|member| member.installed).map(|member| &*member.fresh), shared.as_deref());
+        commit(members.iter().filter_map(|member| member.installed.as_deref()), shared.as_deref());
     });
     if !early {
         members.iter_mut().for_each(|member| member.finish(clock));

@@ -99,10 +99,10 @@ impl Demand {
         before >= WISH && before & RETIRED == 0
     }
 
-    /// Ends all demand. False if it had ended before.
+    /// Ends all demand. True if there was any: then the caller ends what it was for.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn retire(&self) -> bool {
         // ordering: pairs with `wish`, both cases there.
-        self.0.fetch_or(RETIRED, Ordering::AcqRel) & RETIRED == 0
+        self.0.fetch_or(RETIRED, Ordering::AcqRel) >= WISH
     }
 }

@@ -8,7 +8,7 @@ use super::host::Host;
 use super::revision::Revision;
 use super::shared::Shared;
 use super::slot::Slot;
-use super::versions::{Retired, Versions, let_go};
+use super::versions::{Retired, Unshared, Versions, let_go};
 use crate::flight::Killed;
 use crate::sync::Arc;
 use crate::sync::epoch;
@@ -36,19 +36,19 @@ pub enum Moved {
 }
 
 /// A file that a transition moves on.
-pub(crate) type Edit<H> = Member<File<H>, Revision<H>>;
+pub(crate) type Edit<'a, H> = Member<File<'a, H>, Revision<H>>;
 
 /// The file of an edit.
-pub(crate) struct File<H: Host> {
-    pub(crate) slot: Arc<Slot<H>>,
+pub(crate) struct File<'a, H: Host> {
+    slot: &'a Arc<Slot<H>>,
     keeps_text: bool,
     old: Option<Retired<Revision<H>>>,
     pub(crate) moved: Moved,
 }
 
 /// Prepares everything that can be prepared outside the section. With `creates` a slot without a revision gets one.
-pub(crate) fn edit<H: Host>(slot: Arc<Slot<H>>, change: Change<H>, creates: bool, start: Start<H>) -> Edit<H> {
-    let weak = Arc::downgrade(&slot);
+pub(crate) fn edit<H: Host>(slot: &Arc<Slot<H>>, change: Change<H>, creates: bool, start: Start<H>) -> Edit<'_, H> {
+    let weak = Arc::downgrade(slot);
     let stub = (creates && slot.versions.is_empty())
         .then(|| Arc::new(Revision::visible(weak.clone(), slot.stripe.new_life(), 0, Start::idle())));
     let mut fresh = Revision::installing(weak, start);
@@ -56,10 +56,10 @@ pub(crate) fn edit<H: Host>(slot: Arc<Slot<H>>, change: Change<H>, creates: bool
     if let Change::Set(text) = change {
         fresh.text = Some(Arc::new(text));
     }
-    Member::new(File { slot, keeps_text, old: None, moved: Moved::Unknown }, Arc::new(fresh), stub)
+    Member::new(File { slot, keeps_text, old: None, moved: Moved::Unknown }, Unshared::new(fresh), stub)
 }
 
-impl<H: Host> Movable<Revision<H>> for File<H> {
+impl<H: Host> Movable<Revision<H>> for File<'_, H> {
     fn versions(&self) -> &Versions<Revision<H>> {
         &self.slot.versions
     }
@@ -88,7 +88,7 @@ impl<H: Host> Movable<Revision<H>> for File<H> {
 
 /// Moves all of `edits` on in one transition, each of a different file; then ends what they replaced, and answers those who
 /// waited for it. To be called outside every section and pin.
-pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<H>]) {
+pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>]) {
     let pinned = epoch::pin();
     if let Some(transition) = advance((&shared.sequencer, &shared.clock), edits, &pinned) {
         let_go(transition, &pinned);

@@ -27,14 +27,28 @@ unsafe fn share<T>(this: &T) -> Arc<T> {
 impl<H: Host> Revision<H> {
     /// Carries out what a transition has decided about a flight of this revision.
     fn poke<T: Send + Sync + 'static>(&self, flight: &StageFlight<T, H>, origin: &Origin) {
-        if flight.word().phase().is_terminal() {
-            return;
+        if !flight.word().phase().is_terminal()
+            && let Some(slot) = self.slot.upgrade()
+        {
+            self.poke_in(&slot, flight, origin);
         }
-        let Some(slot) = self.slot.upgrade() else { return };
-        let moved = has_moved_on(&slot.versions, self, slot.clock());
-        if moved {
+    }
+
+    fn poke_in<T: Send + Sync + 'static>(&self, slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
+        if !flight.word().phase().is_terminal() && has_moved_on(&slot.versions, self, slot.clock()) {
             kill(slot.shared(), flight, origin, self.reason());
         }
+    }
+
+    /// As `poke`, and then calls `f` with the way to the threads.
+    fn poke_and_ask<T: Send + Sync + 'static>(
+        &self,
+        (flight, origin): (&StageFlight<T, H>, &Origin),
+        f: &mut dyn FnMut(&Spawner),
+    ) {
+        let Some(slot) = self.slot.upgrade() else { return f(&nowhere()) };
+        self.poke_in(&slot, flight, origin);
+        f(&slot.shared().spawner);
     }
 
     fn describe(&self, stage: Stage) -> String {
@@ -113,6 +127,10 @@ impl<H: Host> FlightRef for SourceRef<H> {
         self.owner().poke(&self.owner().source, &self.owner().origins.source);
     }
 
+    fn poke_and_ask(&self, f: &mut dyn FnMut(&Spawner)) {
+        self.owner().poke_and_ask((&self.owner().source, &self.owner().origins.source), f);
+    }
+
     fn abandoned(&self) {
         self.owner().source.abandoned();
     }
@@ -157,6 +175,10 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
 
     fn poke(&self) {
         self.owner().poke(&self.owner().analysis, &self.owner().origins.analysis);
+    }
+
+    fn poke_and_ask(&self, f: &mut dyn FnMut(&Spawner)) {
+        self.owner().poke_and_ask((&self.owner().analysis, &self.owner().origins.analysis), f);
     }
 
     fn abandoned(&self) {
@@ -224,6 +246,13 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
     fn poke(&self) {
         if let Some(revision) = self.revision.upgrade() {
             revision.poke(&self.flight, &self.origin);
+        }
+    }
+
+    fn poke_and_ask(&self, f: &mut dyn FnMut(&Spawner)) {
+        match self.revision.upgrade() {
+            Some(revision) => revision.poke_and_ask((&self.flight, &self.origin), f),
+            None => f(&nowhere()),
         }
     }
 

@@ -112,8 +112,13 @@ impl<H: Host> Revision<H> {
 
     /// Ends whatever of it is not over, and answers those who wait. After the commit, outside every section and pin.
     pub(crate) fn end(&self, shared: &Shared<H>, how: Killed) {
-        self.demand.retire();
+        let wanted = self.demand.retire();
         kill(shared, &self.source, &self.origins.source, how);
+        // What nobody wants no request will join any more: its wish is refused, and it looks at the file again. There it must
+        // find the successor; if there is none, it must find that all is over.
+        if !wanted && how == Killed::Superseded {
+            return;
+        }
         kill(shared, &self.analysis, &self.origins.analysis, how);
         self.artifacts.each(|artifact| kill(shared, &artifact.flight, &artifact.origin, how));
     }

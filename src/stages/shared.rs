@@ -81,6 +81,18 @@ impl<H: Host> Shared<H> {
         self.overlaid.load(Ordering::Relaxed)
     }
 
+    /// Pushes the ticket whose bit the caller has set. A runtime that refuses it drops it, and that ends what waits for it.
+    pub(crate) fn push(&self, slot: Arc<Slot<H>>, kind: Kind) {
+        drop(self.spawner.push(self.place(kind), ticket::job(slot, kind)));
+    }
+
+    /// As [`Slot::post`], of a slot that the caller needs no longer.
+    pub(crate) fn post(&self, slot: Arc<Slot<H>>, kind: Kind) {
+        if slot.tickets.post(kind.bit()) {
+            self.push(slot, kind);
+        }
+    }
+
     /// Where a ticket's stage runs.
     pub(crate) fn place(&self, kind: Kind) -> Place {
         let pool = if kind.stage == Stage::Source { self.source_pool } else { Pool::Workers };
@@ -92,14 +104,8 @@ impl<H: Host> Slot<H> {
     /// Sees to it that a ticket of this kind is out. What it stands for has been made visible before.
     pub(crate) fn post(self: &Arc<Self>, kind: Kind) {
         if self.tickets.post(kind.bit()) {
-            self.push(kind);
+            self.shared().push(self.clone(), kind);
         }
-    }
-
-    /// Pushes the ticket whose bit the caller has set. A runtime that refuses it drops it, and that ends what waits for it.
-    pub(crate) fn push(self: &Arc<Self>, kind: Kind) {
-        let shared = self.shared();
-        drop(shared.spawner.push(shared.place(kind), ticket::job(self.clone(), kind)));
     }
 
     /// As [`post`](Self::post), for a worker that returns to its loop right after.

@@ -4,7 +4,7 @@
 
 use super::contained::Contained;
 use super::early::{Early, Start};
-use super::edit::{Change, Moved, edit, move_on};
+use super::edit::{Change, Edit, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
 use super::origin::Asked;
@@ -25,8 +25,8 @@ pub(crate) struct Submission<'a, H: Host> {
     core: &'a Core<H>,
     /// Whether it may wait for the budget. If not, it may be declined.
     waits: bool,
-    /// Where tickets are gathered; `None` if they are queued at once.
-    pub(crate) posts: Option<Vec<(Arc<Slot<H>>, Kind)>>,
+    /// The ticket that the last request has called for, to be queued.
+    pub(crate) ticket: Option<Kind>,
     /// What is called after everything else.
     callbacks: SmallVec<[Box<dyn FnOnce()>; 1]>,
 }
@@ -49,11 +49,19 @@ type Answer<H> = Result<StageHandle<H>, Stop<H>>;
 
 impl<'a, H: Host> Submission<'a, H> {
     pub(crate) fn new(core: &'a Core<H>, waits: bool) -> Self {
-        Self { core, waits, posts: None, callbacks: SmallVec::new() }
+        Self { core, waits, ticket: None, callbacks: SmallVec::new() }
     }
 
     /// Calls the joiners, in the order of the requests. Nothing is held any more.
+    #[inline]
     pub(crate) fn call_joiners(self) {
+        if !self.callbacks.is_empty() {
+            self.call_all();
+        }
+    }
+
+    #[cold]
+    fn call_all(self) {
         for callback in self.callbacks {
             trampoline::run(callback);
         }
@@ -100,7 +108,16 @@ impl<'a, H: Host> Submission<'a, H> {
             }
             Err(report) => return Err(panicked::<H>(&file, target.stage(), 0, report).into()),
         };
-        self.join(&slot, target, ask)
+        let answer = self.join(&slot, target, ask);
+        self.post(slot);
+        answer
+    }
+
+    /// Queues the ticket that the last request has called for.
+    fn post(&mut self, slot: Arc<Slot<H>>) {
+        if let Some(kind) = self.ticket.take() {
+            self.core.shared.post(slot, kind);
+        }
     }
 
     fn edit_and_join(
@@ -114,14 +131,18 @@ impl<'a, H: Host> Submission<'a, H> {
         self.core.table.stripe(hash).counters.submits.one();
         let slot = self.core.slot(hash, file)?;
         let (start, early) = Start::asked(target, ask);
-        let (moved, revision) = self.core.edit(&slot, Change::Set(text), start);
-        if moved != Moved::On {
-            ask.charged |= revision.uncharge();
+        let mut edit = self.core.edit(&slot, Change::Set(text), start);
+        let Some(revision) = edit.installed.take() else {
+            ask.charged |= edit.declined().is_some_and(Revision::uncharge);
             return Err(StageError::GenerationExhausted.into());
+        };
+        if let Some(early) = early {
+            self.core.shared.post(slot, Early::ticket(ask));
+            return Ok(early.handle(revision));
         }
-        let Some(early) = early else { return self.join_edited(&slot, &revision, target, ask) };
-        slot.post(Early::ticket(ask));
-        Ok(early.handle(revision))
+        let answer = self.join_edited(&slot, &revision, target, ask);
+        self.post(slot);
+        answer
     }
 
     /// Takes a unit of the budget in hand, if there is a budget and none is in hand yet.
@@ -171,7 +192,7 @@ impl<'a, H: Host> Submission<'a, H> {
             }
         }
         let (Some(early), Some(kind)) = (early, ticket) else { return Ok(Err(slot)) };
-        slot.push(kind);
+        self.core.shared.push(slot, kind);
         Ok(Ok(early.handle(first)))
     }
 
@@ -231,11 +252,7 @@ impl<'a, H: Host> Submission<'a, H> {
         ask: &mut Ask<H>,
     ) -> StageHandle<H> {
         let Standing { handle, ticket, asked } = standing;
-        match (ticket, &mut self.posts) {
-            (Some(kind), None) => slot.post(kind),
-            (Some(kind), Some(posts)) => posts.push((slot.clone(), kind)),
-            (None, _) => {}
-        }
+        self.ticket = ticket;
         if let Asked::After(winner) = asked {
             ask.joined = true;
             slot.stripe.counters.joins.one();
@@ -260,19 +277,19 @@ impl<H: Host> Core<H> {
         }
     }
 
-    fn edit(&self, slot: &Arc<Slot<H>>, change: Change<H>, start: Start<H>) -> (Moved, Arc<Revision<H>>) {
+    fn edit<'s>(&self, slot: &'s Arc<Slot<H>>, change: Change<H>, start: Start<H>) -> Edit<'s, H> {
         let creates = matches!(change, Change::Set(_));
-        let mut edits = [edit(slot.clone(), change, creates, start)];
+        let mut edits = [edit(slot, change, creates, start)];
         move_on(&self.shared, &mut edits);
         let [edit] = edits;
-        (edit.file.moved, edit.fresh)
+        edit
     }
 
     /// Moves a known file on, and asks for nothing.
     pub(crate) fn change(&self, file: &H::File, change: Change<H>) -> Moved {
         let Ok(hash) = self.table.hash(file) else { return Moved::Unknown };
         match self.table.find(hash, file, Arc::clone) {
-            Ok(Some(slot)) => self.edit(&slot, change, Start::idle()).0,
+            Ok(Some(slot)) => self.edit(&slot, change, Start::idle()).file.moved,
             _ => Moved::Unknown,
         }
     }
@@ -282,7 +299,8 @@ impl<H: Host> Core<H> {
         let file = Contained::new(file);
         let Ok(hash) = self.table.hash(&file) else { return Moved::Unknown };
         self.table.stripe(hash).counters.submits.one();
-        self.slot(hash, file).map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text), Start::idle()).0)
+        self.slot(hash, file)
+            .map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text), Start::idle()).file.moved)
     }
 
     /// The slot of `file`, made if there is none.
@@ -298,7 +316,7 @@ impl<H: Host> Core<H> {
     /// Adds a slot that was just made. The one that another thread has added before, if it was slower.
     fn add(&self, fresh: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, StageError<H>> {
         match self.table.add(fresh) {
-            Ok(added) => Ok(added.err()),
+            Ok(found) => Ok(found),
             Err(report) => Err(panicked(fresh.file(), Stage::Source, 0, report)),
         }
     }

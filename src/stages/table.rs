@@ -133,22 +133,22 @@ impl<H: Host> Table<H> {
         Ok(catch(|| behind(first).find(|slot| slot.file() == file))?.map(|slot| f(&slot)))
     }
 
-    /// Adds a slot, or finds the one that another thread has added before with the same file: `Err` inside.
-    pub(crate) fn add(&self, slot: &Arc<Slot<H>>) -> Result<Result<(), Arc<Slot<H>>>, PanicReport> {
+    /// Adds a slot, or finds the one that another thread has added before with the same file.
+    pub(crate) fn add(&self, slot: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, PanicReport> {
         let guard = self.slots.guard();
-        let Err(taken) = self.slots.try_insert(slot.hash, slot.clone(), &guard) else { return Ok(Ok(())) };
+        let Err(taken) = self.slots.try_insert(slot.hash, slot.clone(), &guard) else { return Ok(None) };
         catch(|| {
             let mut other = taken.current.clone();
             loop {
                 if other.file() == slot.file() {
-                    return Err(other);
+                    return Some(other);
                 }
                 // If it is the last of the chain, whoever sets its successor first has added; the others go on behind that.
                 match other.same_hash.get() {
                     Some(next) => other = next,
                     None if other.same_hash.set(slot) => {
                         self.behind.fetch_add(1, Ordering::Relaxed);
-                        return Ok(());
+                        return None;
                     }
                     None => {}
                 }

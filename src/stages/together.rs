@@ -4,50 +4,97 @@
 
 use super::batch::{self, BatchHandle};
 use super::contained::Contained;
-use super::early::Start;
-use super::edit::{Change, Edit, Moved, edit, move_on};
+use super::early::{Early, Start};
+use super::edit::{Change, Edit, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::Host;
 use super::request::{AnyTarget, Ask, Request, StageHandle};
+use super::revision::Revision;
 use super::scheduler::Core;
 use super::slot::{Kind, Slot};
 use super::submit::{Stop, Submission};
 use crate::sync::Arc;
 use smallvec::SmallVec;
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 /// Members of a batch that share a ticket.
 type Slots<H> = Vec<Arc<Slot<H>>>;
 
-/// A member of a batch whose file has been looked for.
-struct Member<H: Host> {
-    slot: Result<Arc<Slot<H>>, StageError<H>>,
+/// A member's file, once it has been looked for.
+type Found<H> = Result<Arc<Slot<H>>, StageError<H>>;
+
+/// What a member of a batch says beside its file.
+struct Wanted<H: Host> {
     target: Contained<AnyTarget<H>>,
+    text: Contained<Option<H::Text>>,
     ask: Contained<Ask<H>>,
+    /// Its file's number, if it is looked for.
+    file: usize,
+    /// How it has joined the revision that its edit makes.
+    early: Option<Early<H>>,
 }
 
 /// The edits of a batch, one a file.
-struct Edits<H: Host> {
-    edits: Vec<Edit<H>>,
-    of: HashMap<*const Slot<H>, usize, ahash::RandomState>,
+struct Edits<'a, H: Host> {
+    edits: Vec<Edit<'a, H>>,
+    files: Vec<Named>,
 }
 
-impl<H: Host> Edits<H> {
-    /// Notes an edit; the newest text of a file stands.
-    fn note(&mut self, slot: &Arc<Slot<H>>, text: H::Text) {
-        let fresh = edit(slot.clone(), Change::Set(text), true, Start::idle());
-        match self.of.entry(Arc::as_ptr(slot)) {
-            Entry::Occupied(at) => self.edits[*at.get()] = fresh,
-            Entry::Vacant(at) => {
-                at.insert(self.edits.len());
-                self.edits.push(fresh);
+/// A file that a batch names.
+#[derive(Default)]
+struct Named {
+    /// The last member that brings a text.
+    newest: Option<usize>,
+    /// More than one member names it.
+    often: bool,
+    edit: Option<usize>,
+}
+
+impl<'a, H: Host> Edits<'a, H> {
+    /// The edits that the members bring; the newest text of a file stands. A member that alone names its file joins at once.
+    fn of(slots: &'a [Found<H>], wanted: &mut [Wanted<H>]) -> Self {
+        let texts = wanted.iter().filter(|wanted| wanted.text.is_some()).count();
+        let mut edits = Self { edits: Vec::with_capacity(texts), files: Vec::new() };
+        if texts == 0 {
+            return edits;
+        }
+        edits.number(slots, wanted);
+        for (at, (slot, wanted)) in slots.iter().zip(wanted).enumerate() {
+            if let (Ok(slot), Some(text)) = (slot, wanted.text.take())
+                && let named = &mut edits.files[wanted.file]
+                && named.newest == Some(at)
+            {
+                let (start, early) =
+                    if named.often { (Start::idle(), None) } else { Start::asked(&wanted.target, &mut wanted.ask) };
+                wanted.early = early;
+                named.edit = Some(edits.edits.len());
+                edits.edits.push(edit(slot, Change::Set(text), true, start));
+            }
+        }
+        edits
+    }
+
+    /// Numbers the files that the members name.
+    fn number(&mut self, slots: &[Found<H>], wanted: &mut [Wanted<H>]) {
+        self.files.reserve(slots.len());
+        let mut numbers = HashMap::with_capacity_and_hasher(slots.len(), ahash::RandomState::default());
+        for (at, (slot, wanted)) in slots.iter().zip(wanted).enumerate() {
+            let Ok(slot) = slot else { continue };
+            wanted.file = *numbers.entry(Arc::as_ptr(slot)).or_insert(self.files.len());
+            match self.files.get_mut(wanted.file) {
+                Some(named) => named.often = true,
+                None => self.files.push(Named::default()),
+            }
+            if wanted.text.is_some() {
+                self.files[wanted.file].newest = Some(at);
             }
         }
     }
 
-    fn get(&self, slot: &Arc<Slot<H>>) -> Option<&Edit<H>> {
-        self.of.get(&Arc::as_ptr(slot)).map(|&at| &self.edits[at])
+    /// The edit of a member's file.
+    fn get(&mut self, wanted: &Wanted<H>) -> Option<&mut Edit<'a, H>> {
+        let at = self.files.get(wanted.file)?.edit?;
+        Some(&mut self.edits[at])
     }
 }
 
@@ -58,18 +105,32 @@ impl<H: Host> Core<H> {
             return BatchHandle::new(Vec::new());
         }
         self.table.stripe(0).counters.submits.one();
-        let mut edits = Edits { edits: Vec::new(), of: HashMap::default() };
         let mut units = self.charge_batch(requests.len());
-        let mut members: Vec<_> = requests.into_iter().map(|request| self.member(request, &mut edits)).collect();
+        let mut wanted = Vec::with_capacity(requests.len());
+        let slots: Vec<_> = requests.into_iter().map(|request| self.member(request, &mut wanted)).collect();
+        for wanted in &mut wanted {
+            if units > 0 {
+                units -= 1;
+                wanted.ask.charged = true;
+            } else {
+                wanted.ask.uncharged = true;
+            }
+        }
+        let mut edits = Edits::of(&slots, &mut wanted);
         if !edits.edits.is_empty() {
             move_on(&self.shared, &mut edits.edits);
         }
         let mut submission = Submission::new(self, true);
-        submission.posts = Some(Vec::with_capacity(members.len()));
-        let handles =
-            members.iter_mut().map(|member| self.answer(member, &edits, &mut units, &mut submission)).collect();
-        let spare = units + members.iter().filter(|member| member.ask.charged).count() as u32;
-        self.queue(submission.posts.take().unwrap_or_default());
+        let mut tickets = Vec::with_capacity(slots.len());
+        let answers = slots.iter().zip(&mut wanted).map(|(slot, wanted)| {
+            let handle = self.answer((slot, wanted), &mut edits, &mut submission);
+            tickets.push(submission.ticket.take());
+            handle
+        });
+        let handles = answers.collect();
+        let spare = units + wanted.iter().filter(|wanted| wanted.ask.charged).count() as u32;
+        drop(edits);
+        self.queue(slots.into_iter().zip(tickets).filter_map(|(slot, ticket)| Some((slot.ok()?, ticket?))));
         if let Some(budget) = self.shared.budget.as_ref().filter(|_| spare > 0) {
             budget.release(spare);
         }
@@ -84,40 +145,40 @@ impl<H: Host> Core<H> {
         if budget.take_waiting(units, None).is_ok() { units } else { 0 }
     }
 
-    /// Finds the file of a batch's member, and notes the edit that it brings.
-    fn member(&self, request: Request<H>, edits: &mut Edits<H>) -> Member<H> {
+    /// Finds the file of a batch's member, and keeps the rest of what it says.
+    fn member(&self, request: Request<H>, wanted: &mut Vec<Wanted<H>>) -> Found<H> {
         let Request { file, target, text, ask } = request;
         let (file, target, ask) = (Contained::new(file), Contained::new(target), Contained::new(ask));
         let slot = match self.table.hash(&file) {
             Ok(hash) => self.slot(hash, file),
             Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report)),
         };
-        if let (Ok(slot), Some(text)) = (&slot, text) {
-            edits.note(slot, text);
-        }
-        Member { slot, target, ask }
+        let text = Contained::new(text);
+        wanted.push(Wanted { target, text, ask, file: usize::MAX, early: None });
+        slot
     }
 
     fn answer(
         &self,
-        member: &mut Member<H>,
-        edits: &Edits<H>,
-        units: &mut u32,
+        (slot, wanted): (&Found<H>, &mut Wanted<H>),
+        edits: &mut Edits<'_, H>,
         submission: &mut Submission<'_, H>,
     ) -> StageHandle<H> {
-        let Member { slot, target, ask } = member;
-        if *units > 0 {
-            *units -= 1;
-            ask.charged = true;
-        } else {
-            ask.uncharged = true;
-        }
-        let answer = match slot {
-            Err(error) => Err(Stop::Failed(error.clone())),
-            Ok(slot) => match edits.get(slot) {
-                None => submission.join(slot, target, ask),
-                Some(edit) if edit.file.moved == Moved::On => submission.join_edited(slot, &edit.fresh, target, ask),
-                Some(_) => Err(Stop::Failed(StageError::GenerationExhausted)),
+        let edit = edits.get(wanted);
+        let Wanted { target, ask, early, .. } = wanted;
+        let answer = match (slot, edit) {
+            (Err(error), _) => Err(Stop::Failed(error.clone())),
+            (Ok(slot), None) => submission.join(slot, target, ask),
+            (Ok(slot), Some(edit)) => match (&edit.installed, early.take()) {
+                (Some(_), Some(early)) => {
+                    submission.ticket = Some(Early::ticket(ask));
+                    Ok(early.handle(edit.installed.take().expect("nobody else names this file")))
+                }
+                (Some(revision), None) => submission.join_edited(slot, revision, target, ask),
+                (None, _) => {
+                    ask.charged |= edit.declined().is_some_and(Revision::uncharge);
+                    Err(Stop::Failed(StageError::GenerationExhausted))
+                }
             },
         };
         answer.unwrap_or_else(|stop| match stop {
@@ -127,12 +188,17 @@ impl<H: Host> Core<H> {
     }
 
     /// Queues the tickets of a batch: one for each stage and priority.
-    fn queue(&self, posts: Vec<(Arc<Slot<H>>, Kind)>) {
+    fn queue(&self, posts: impl Iterator<Item = (Arc<Slot<H>>, Kind)>) {
         let mut groups = SmallVec::<[(Kind, Slots<H>); 4]>::new();
-        for (slot, kind) in posts {
+        let mut posts = posts;
+        while let Some((slot, kind)) = posts.next() {
             match groups.iter_mut().find(|(group, _)| *group == kind) {
                 Some((_, slots)) => slots.push(slot),
-                None => groups.push((kind, vec![slot])),
+                None => {
+                    let mut slots = Vec::with_capacity(posts.size_hint().1.unwrap_or_default() + 1);
+                    slots.push(slot);
+                    groups.push((kind, slots));
+                }
             }
         }
         for (kind, slots) in groups {

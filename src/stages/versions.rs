@@ -56,6 +56,27 @@ pub(crate) trait Version: Sized {
 #[must_use]
 pub(crate) struct Retired<R>(pub(crate) Arc<R>);
 
+/// A revision that nobody else holds yet.
+#[derive(Debug)]
+pub(crate) struct Unshared<R>(Arc<R>);
+
+impl<R> Unshared<R> {
+    pub(crate) fn new(revision: R) -> Self {
+        Self(Arc::new(revision))
+    }
+
+    /// To be looked at.
+    pub(crate) fn get(&self) -> &R {
+        &self.0
+    }
+
+    /// To be completed, before it is shown to anybody.
+    pub(crate) fn get_mut(&mut self) -> &mut R {
+        // SAFETY: the one count of it is in here: it is given away only together with `self`.
+        unsafe { &mut *Arc::as_ptr(&self.0).cast_mut() }
+    }
+}
+
 /// A revision that was read under a pin, and stays alive as long as that.
 pub(crate) struct Seen<'g, R>(&'g R);
 
@@ -173,9 +194,14 @@ impl<R: Version> Versions<R> {
         unsafe { self.head.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Links `fresh` over `old`, invisible. Inside the section. False if a creation or a retry came between: look at the head
+    /// Links `fresh` over `old`, invisible. Inside the section. `Err` if a creation or a retry came between: look at the head
     /// again.
-    pub(crate) fn install(&self, old: &R, fresh: &Arc<R>, shared: Option<&Transition>) -> bool {
+    pub(crate) fn install(
+        &self,
+        old: &R,
+        Unshared(fresh): Unshared<R>,
+        shared: Option<&Transition>,
+    ) -> Result<Arc<R>, Unshared<R>> {
         let link = fresh.link();
         let shared = shared.map_or(ptr::null_mut(), |shared| ptr::from_ref(shared).cast_mut());
         let old = ptr::from_ref(old).cast_mut();
@@ -185,15 +211,15 @@ impl<R: Version> Versions<R> {
         let raw = Arc::into_raw(fresh.clone()).cast_mut();
         if mutant("versions.install_by_store") {
             self.head.swap(raw, Ordering::AcqRel);
-            return true;
+            return Ok(fresh);
         }
         // ordering: as in `create`; an exchange, since creations and retries do not take the section.
-        let linked = self.head.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if !linked {
-            // SAFETY: the count that `into_raw` gave up was not taken over.
+        if self.head.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: the count that `into_raw` gave up was not taken over, so the one in `fresh` is the only one again.
             drop(unsafe { Arc::from_raw(raw) });
+            return Err(Unshared(fresh));
         }
-        linked
+        Ok(fresh)
     }
 
     /// Cuts a committed revision off from its predecessor, which the caller then ends. After the commit, outside the section.
@@ -205,8 +231,10 @@ impl<R: Version> Versions<R> {
         if let Some(shared) = unsafe { shared.as_ref() } {
             link.stamp.settle(shared.0.resolve(clock));
         }
-        // ordering: pairs with `visible`. A reader that finds null comes after the commit, and looks at the stamp again.
-        let old = link.prev.swap(ptr::null_mut(), Ordering::AcqRel);
+        // ordering: pairs with `visible`. A reader that finds null comes after the commit, and looks at the stamp again; else it
+        // finds the predecessor, which outlives its pin. A load and a store: `install` wrote it, and nobody else ever does.
+        let old = link.prev.load(Ordering::Relaxed);
+        link.prev.store(ptr::null_mut(), Ordering::Release);
         // SAFETY: the slot's count of the predecessor, which `install` left to this call; it is made once a member.
         Retired(unsafe { Arc::from_raw(old) })
     }

@@ -162,8 +162,13 @@ fn to_analysis<H: Host>(
     let ticket = match revision.demand.wish() {
         Wish::Due => start(revision.analysis.word(), Stage::Analysis, ask.priority, raised),
         Wish::Counted => start_source(revision, ask.priority),
-        // Whoever retired the revision ends its Analysis, and so answers this waiter, after it was hung up.
-        Wish::Retired => None,
+        // Whoever retired the revision may have seen nobody who wants it: leave it.
+        Wish::Retired => {
+            leave(slot, &revision.analysis, origin);
+            revision.leave_source(slot);
+            ask.take_back(origin, asked);
+            return Err(revision.why_retired(slot));
+        }
     };
     let handle = StageHandle::Analysis(Handle::pending(waiter, AnalysisRef::<H>::of(revision.clone())));
     Ok(Answered(Standing { handle, ticket, asked }))

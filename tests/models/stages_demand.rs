@@ -156,10 +156,11 @@ fn a_wish_is_seen_by_who_retires_or_is_refused() {
                 })
             })
             .collect();
-        assert!(demand.retire());
+        let wanted = demand.retire();
         let seen = hung.load(Ordering::Relaxed);
         for (n, wisher) in wishers.into_iter().enumerate() {
             let counted = wisher.join().unwrap();
+            assert!(!counted || wanted, "a counted wish was overlooked by who retired");
             assert!(!counted || seen & (1 << n) != 0, "a counted wish was not seen by who retired");
         }
     });

@@ -1,7 +1,7 @@
 //! Versioned publication: a transition of many files is invisible until one write, and nothing old ends before it.
 
 use super::check;
-use crate::stages::{Clock, Link, Member, Movable, Retired, Sequencer, Transition, Version, Versions};
+use crate::stages::{Clock, Link, Member, Movable, Retired, Sequencer, Transition, Unshared, Version, Versions};
 use crate::stages::{advance, back, commit, has_moved_on, may_seal};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::epoch::{Guard, pin};
@@ -27,7 +27,11 @@ impl Version for Revision {
 
 impl Revision {
     fn new(link: Link<Self>, generation: u64) -> Arc<Self> {
-        Arc::new(Self { link, generation: StatU64::new(generation), flight: AtomicU64::new(PENDING) })
+        Arc::new(Self::of(link, generation))
+    }
+
+    fn of(link: Link<Self>, generation: u64) -> Self {
+        Self { link, generation: StatU64::new(generation), flight: AtomicU64::new(PENDING) }
     }
 
     fn first() -> Versions<Self> {
@@ -69,11 +73,11 @@ impl World {
             .iter()
             .map(|&file| {
                 let stub = Revision::new(Link::committing(), 0);
-                Member::new(File(&self.files[file]), Revision::new(Link::installing(), 0), Some(stub))
+                Member::new(File(&self.files[file]), Unshared::new(Revision::of(Link::installing(), 0)), Some(stub))
             })
             .collect();
         std::mem::forget(advance((&self.sequencer, &self.clock), &mut members, &guard));
-        members.iter().map(|member| member.fresh.generation()).collect()
+        members.iter().map(|member| member.installed.as_ref().unwrap().generation()).collect()
     }
 }
 
@@ -217,7 +221,6 @@ fn a_retry_is_never_lost_under_a_batch() {
             })
         });
         world.edit(&[0, 1]);
-        let guard = pin();
         for (file, fresh) in join(retries.into()).into_iter().enumerate() {
             let ended = fresh.flight.load(Ordering::Acquire) == SUPERSEDED;
             let current = world.files[file].is_current(&fresh, &world.clock);
@@ -288,11 +291,12 @@ fn a_captured_view_is_sealed() {
         // The predecessors stay linked here, as captured views need them.
         let guard = pin();
         let shared = Transition::new();
-        let fresh: Vec<_> = (0..2).map(|_| Revision::new(Link::installing(), 2)).collect();
+        let fresh = [(); 2].map(|()| Unshared::new(Revision::of(Link::installing(), 2)));
         world.sequencer.run(2, || {
-            for (slot, fresh) in world.files.iter().zip(&fresh) {
-                assert!(slot.install(slot.head(&guard).unwrap(), fresh, Some(&shared)));
-            }
+            let install = |(slot, fresh): (&Versions<Revision>, _)| {
+                slot.install(slot.head(&guard).unwrap(), fresh, Some(&shared)).ok().expect("nobody else installs")
+            };
+            let fresh: Vec<_> = world.files.iter().zip(fresh).map(install).collect();
             commit(fresh.iter().map(|fresh| &**fresh), Some(&shared));
         });
         join(captures.into());
