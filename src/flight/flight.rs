@@ -58,9 +58,9 @@ where
         Self::with(StateWord::admitted(priority), waiter)
     }
 
-    /// Idle, with one owner who waits for it to be admitted.
-    pub(crate) fn wanted(priority: Priority, waiter: Arc<Completion<T, E>>) -> Self {
-        Self::with(StateWord::wanted(priority), Some(waiter))
+    /// Idle, with one owner, and the waiter that it may have, until it is admitted.
+    pub(crate) fn wanted(priority: Priority, waiter: Option<Arc<Completion<T, E>>>) -> Self {
+        Self::with(StateWord::wanted(priority), waiter)
     }
 
     fn with(word: StateWord, waiter: Option<Arc<Completion<T, E>>>) -> Self {

@@ -82,17 +82,28 @@ impl<H: Host> Artifacts<H> {
             let version = (revision.life.incarnation, revision.generation);
             ArtifactFlight::new(Arc::downgrade(revision), version, Arc::new(Contained::new(profile.clone())))
         };
-        self.cell(profile, first).current()
+        self.cell(profile, first).map_or_else(|made| made, Cell::current)
     }
 
-    /// The cell of `profile`; made with `first` if there is none.
-    fn cell(&self, profile: &H::Profile, first: impl FnOnce() -> Arc<ArtifactFlight<H>>) -> &Cell<H> {
+    /// The first execution that a revision has, which nobody else has seen yet.
+    pub(crate) fn start_with(&self, first: &Arc<ArtifactFlight<H>>) {
+        let cell = self.cell(&first.profile, || first.clone());
+        debug_assert!(cell.is_err(), "nobody else has seen the revision");
+    }
+
+    /// The cell of `profile`, or `Err` if it was made now, with what `first` made.
+    fn cell(
+        &self,
+        profile: &H::Profile,
+        first: impl FnOnce() -> Arc<ArtifactFlight<H>>,
+    ) -> Result<&Cell<H>, Arc<ArtifactFlight<H>>> {
         let mut looked = self.cells.load(Ordering::Acquire);
         let find = || self.cells().find(|cell| **cell.profile == *profile);
         if let Some(found) = find() {
-            return found;
+            return Ok(found);
         }
         let first = first();
+        let made = first.clone();
         let mut cell = Box::new(Cell {
             profile: first.profile.clone(),
             current: AtomicPtr::new(Arc::into_raw(first).cast_mut()),
@@ -105,15 +116,14 @@ impl<H: Host> Artifacts<H> {
             let raw = Box::into_raw(cell);
             // ordering: pairs with `cells`, see there.
             match self.cells.compare_exchange(looked, raw, Ordering::AcqRel, Ordering::Acquire) {
-                // SAFETY: it is freed with the revision alone, which `self` borrows.
-                Ok(_) => return unsafe { &*raw },
+                Ok(_) => return Err(made),
                 Err(now) => looked = now,
             }
             // SAFETY: the exchange has not shown it to anybody.
             cell = unsafe { Box::from_raw(raw) };
             // Somebody was faster: it may have been for the same profile.
             if let Some(found) = find() {
-                return found;
+                return Ok(found);
             }
         }
     }
@@ -139,7 +149,7 @@ impl<H: Host> Artifacts<H> {
     /// Makes `artifact` the current one of its profile, unless that is of a newer generation. What it replaces waits for readers'
     /// pins to end, so the caller hands it to the limbo.
     pub(crate) fn put(&self, artifact: &Arc<ArtifactFlight<H>>) -> Option<Arc<ArtifactFlight<H>>> {
-        let cell = self.cell(&artifact.profile, || artifact.clone());
+        let cell = self.cell(&artifact.profile, || artifact.clone()).ok()?;
         loop {
             let current = cell.current();
             if current.version >= artifact.version {
@@ -160,6 +170,17 @@ impl<H: Host> Artifacts<H> {
     pub(crate) fn each(&self, mut f: impl FnMut(&Arc<ArtifactFlight<H>>)) {
         for cell in self.cells() {
             f(&cell.current());
+        }
+    }
+
+    /// Every execution that is current, under a pin: `f` is short and no host code.
+    pub(crate) fn each_pinned(&self, mut f: impl FnMut(&ArtifactFlight<H>)) {
+        let mut cells = self.cells().peekable();
+        let _pinned: Option<Guard> = cells.peek().map(|_| epoch::pin());
+        for cell in cells {
+            // SAFETY: as in `Cell::current`; the pin lasts as long as the reference.
+            // ordering: as there.
+            f(unsafe { &*cell.current.load(Ordering::Acquire) });
         }
     }
 
@@ -269,5 +290,19 @@ impl<H: Host> Drop for Artifacts<H> {
 impl<H: Host> ArtifactFlight<H> {
     fn new(revision: Weak<Revision<H>>, version: (u64, u64), profile: Arc<Contained<H::Profile>>) -> Arc<Self> {
         Arc::new(Self { flight: Flight::new(), origin: Origin::new(), revision, version, profile })
+    }
+
+    /// The first execution of a revision that nobody else has seen yet, with who asks for it.
+    pub(crate) fn asked(
+        revision: &Arc<Revision<H>>,
+        profile: H::Profile,
+        origin: Origin,
+        flight: StageFlight<H::Artifact, H>,
+    ) -> Arc<Self> {
+        let version = (revision.life.incarnation, revision.generation);
+        let profile = Arc::new(Contained::new(profile));
+        let artifact = Arc::new(Self { flight, origin, revision: Arc::downgrade(revision), version, profile });
+        revision.artifacts.start_with(&artifact);
+        artifact
     }
 }

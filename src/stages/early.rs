@@ -2,6 +2,7 @@
 //! It does not know how the revision comes to be seen.
 #![forbid(unsafe_code)]
 
+use super::artifact::ArtifactFlight;
 use super::demand::Demand;
 use super::host::{Host, Stage};
 use super::origin::{Origin, Origins};
@@ -25,6 +26,7 @@ pub(crate) struct Start<H: Host> {
 pub(crate) enum Early<H: Host> {
     Source(Waiter<H::Source, H>),
     Analysis(Waiter<H::Analysis, H>),
+    Artifact(Waiter<H::Artifact, H>, Arc<ArtifactFlight<H>>),
 }
 
 impl<H: Host> Start<H> {
@@ -63,7 +65,7 @@ impl<H: Host> Start<H> {
                 let start = Self {
                     demand: Demand::wished(),
                     source: Flight::admitted(ask.priority, None),
-                    analysis: Flight::wanted(ask.priority, waiter.clone()),
+                    analysis: Flight::wanted(ask.priority, Some(waiter.clone())),
                     origins: Origins { source: origin(false), analysis: origin(true) },
                 };
                 (start, Some(Early::Analysis(waiter)))
@@ -74,14 +76,35 @@ impl<H: Host> Start<H> {
             }
         }
     }
+
+    /// With what an Artifact needs: for one that is asked for next, by [`Early::artifact`].
+    pub(crate) fn before_artifact(ask: &Ask<H>) -> Self {
+        let origin = || Origin::first(&ask.asker, false);
+        Self {
+            demand: Demand::wished(),
+            source: Flight::admitted(ask.priority, None),
+            analysis: Flight::wanted(ask.priority, None),
+            origins: Origins { source: origin(), analysis: origin() },
+        }
+    }
 }
 
 impl<H: Host> Early<H> {
+    /// Joins the Artifact of a revision that starts with what it needs, and that nobody else has seen yet. The request's unit of
+    /// the budget goes with it.
+    pub(crate) fn artifact(revision: &Arc<Revision<H>>, profile: H::Profile, ask: &mut Ask<H>) -> Self {
+        let waiter = Completion::new();
+        let origin = Origin::first(&ask.asker, std::mem::take(&mut ask.charged));
+        let flight = Flight::wanted(ask.priority, Some(waiter.clone()));
+        Self::Artifact(waiter, ArtifactFlight::asked(revision, profile, origin, flight))
+    }
+
     /// The request's handle.
     pub(crate) fn handle(self, revision: Arc<Revision<H>>) -> StageHandle<H> {
         match self {
             Self::Source(waiter) => StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision))),
             Self::Analysis(waiter) => StageHandle::Analysis(Handle::pending(waiter, AnalysisRef::<H>::of(revision))),
+            Self::Artifact(waiter, artifact) => StageHandle::Artifact(Handle::pending(waiter, artifact)),
         }
     }
 

@@ -14,8 +14,9 @@ use super::slot::{Kind, Slot};
 use super::versions::may_seal;
 use crate::admission::ContextScope;
 use crate::flight::{Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
-use crate::runtime::Priority;
+use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;
+use smallvec::SmallVec;
 
 /// What the thread does after a stage, which says how the next one is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,15 +89,16 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
         return;
     }
     known_or_done();
-    let mut next = None;
-    revision.artifacts.each(|artifact| {
+    let mut kinds = SmallVec::<[Kind; LEVELS]>::new();
+    revision.artifacts.each_pinned(|artifact| {
         if let Some(kind) = admit_artifact(revision, artifact, Priority::Maintenance)
-            && let Some(before) = next.replace(kind)
-            && before != kind
+            && !kinds.contains(&kind)
         {
-            slot.post(before);
+            kinds.push(kind);
         }
     });
+    let next = kinds.pop();
+    kinds.into_iter().for_each(|kind| slot.post(kind));
     tell(slot, &revision.analysis, &revision.origins.analysis);
     follow(slot, next, after);
 }

@@ -16,7 +16,7 @@ use super::tickets::Tickets;
 use super::versions::Versions;
 use super::wish::{Standing, Wished, wish};
 use crate::admission::Refused;
-use crate::flight::{Handle, Interrupt, PanicReport, trampoline};
+use crate::flight::{Handle, Interrupt, PanicReport, catch, trampoline};
 use crate::sync::{Arc, epoch, hint};
 use smallvec::SmallVec;
 
@@ -160,7 +160,7 @@ impl<'a, H: Host> Submission<'a, H> {
     }
 
     /// Makes the slot of a new file together with its first revision, which the request joins before anybody sees it.
-    /// `Err` inside holds a slot to join: another thread's that was faster, or this one if the request asks for an Artifact.
+    /// `Err` inside holds the slot of another thread that was faster.
     #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
     fn create(
         &mut self,
@@ -169,17 +169,25 @@ impl<'a, H: Host> Submission<'a, H> {
         ask: &mut Ask<H>,
     ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
         let stripe = self.core.table.stripe(hash);
-        let (start, early) = Start::asked(target, ask);
-        let ticket = early.is_some().then(|| Early::ticket(ask));
+        // To copy a profile is the host's code.
+        let profile = match target {
+            AnyTarget::Artifact(profile) => Some(catch(|| profile.clone())),
+            AnyTarget::Source | AnyTarget::Analysis => None,
+        };
+        let generation = self.core.shared.first_generation;
+        let profile = profile.transpose().map_err(|report| panicked::<H>(&file, target.stage(), generation, report))?;
+        let (start, early) =
+            if profile.is_some() { (Start::before_artifact(ask), None) } else { Start::asked(target, ask) };
+        let kind = Early::ticket(ask);
         let mut first = None;
         let slot = Arc::new_cyclic(|weak| {
-            let (life, generation) = (stripe.new_life(), self.core.shared.first_generation);
+            let life = stripe.new_life();
             let revision = Arc::new(Revision::visible(weak.clone(), life, generation, start));
             first = Some(revision.clone());
-            let tickets = ticket.map_or_else(Tickets::new, |kind| Tickets::with(kind.bit()));
-            Slot::new(file, hash, stripe.clone(), Versions::with(revision), tickets)
+            Slot::new(file, hash, stripe.clone(), Versions::with(revision), Tickets::with(kind.bit()))
         });
         let first = first.expect("it was made with the slot");
+        let early = early.or_else(|| Some(Early::artifact(&first, profile?, ask)));
         match self.core.add(&slot) {
             Ok(None) => {}
             Ok(Some(found)) => {
@@ -191,9 +199,8 @@ impl<'a, H: Host> Submission<'a, H> {
                 return Err(error.into());
             }
         }
-        let (Some(early), Some(kind)) = (early, ticket) else { return Ok(Err(slot)) };
         self.core.shared.push(slot, kind);
-        Ok(Ok(early.handle(first)))
+        Ok(Ok(early.expect("every target joins early").handle(first)))
     }
 
     /// Has a request join whatever revision of the file is visible, until it stands.

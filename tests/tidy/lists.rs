@@ -28,7 +28,10 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/runtime/timer.rs", "a deadline's job belongs to who leads its state away from armed"),
     ("src/stages/artifact.rs", "the cells of a revision and what is current in them count by hand"),
     ("src/stages/origin.rs", "the first asker is a box behind one pointer, never replaced"),
-    ("src/stages/limbo.rs", "asks the epoch when a bag can be emptied"),
+    (
+        "src/stages/limbo.rs",
+        "asks the epoch when a bag can be emptied; the open bag goes from hand to hand by one pointer",
+    ),
     ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
     ("src/stages/table.rs", "slots of one hash hang behind each other and count by hand"),
 ];
@@ -78,7 +81,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/versions.rs", "the pointer to the current revision, with the argument of each edge beside it"),
     ("src/stages/artifact.rs", "the cells of a revision, what is current in them and what is ready"),
     ("src/stages/origin.rs", "the first asker of an execution"),
-    ("src/stages/limbo.rs", "the flag that says that a bag is ripe"),
+    ("src/stages/limbo.rs", "the place of the open bag, and the flag that says that one is ripe"),
     ("src/stages/revision.rs", "the reason that is noted before a commit"),
     ("src/stages/counters.rs", "counts that no protocol rests on"),
     ("src/stages/shared.rs", "flags and counts that no protocol rests on"),
