@@ -118,6 +118,7 @@ where
 
     /// Publishes the result and tells every waiter. False if the flight was over or somebody else is about to end it; then the
     /// result is dropped.
+    #[cfg(test)]
     pub(crate) fn seal_and_publish(&self, result: Result<T, E>) -> bool {
         match self.publish(result) {
             Ok(()) => {

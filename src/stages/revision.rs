@@ -126,9 +126,7 @@ impl<H: Host> Revision<H> {
     /// Source has failed: so has everything that needs it.
     pub(crate) fn fail_after_source(&self, shared: &Shared<H>, error: &StageError<H>) {
         self.demand.retire();
-        if self.analysis.seal_and_publish(Err(error.clone())) {
-            shared.over(&self.origins.analysis);
-        }
+        fail(shared, &self.analysis, &self.origins.analysis, error);
         self.fail_artifacts(shared, error);
     }
 
@@ -139,11 +137,7 @@ impl<H: Host> Revision<H> {
     }
 
     fn fail_artifacts(&self, shared: &Shared<H>, error: &StageError<H>) {
-        self.artifacts.each(|artifact| {
-            if artifact.flight.seal_and_publish(Err(error.clone())) {
-                shared.over(&artifact.origin);
-            }
-        });
+        self.artifacts.each(|artifact| fail(shared, &artifact.flight, &artifact.origin, error));
     }
 
     /// Takes back whatever units of the budget are held for a revision that nobody has seen. Whether there was one.
@@ -161,8 +155,22 @@ pub(crate) fn kill<T: Send + Sync + 'static, H: Host>(
     origin: &Origin,
     how: Killed,
 ) {
-    if !flight.word().phase().is_terminal() && flight.kill(how).is_ok() {
+    if !flight.word().phase().is_terminal() && flight.word().kill(how).is_ok() {
         shared.over(origin);
+        flight.deliver();
+    }
+}
+
+/// Fails one execution with the failure of one before it, if it is not over.
+fn fail<T: Send + Sync + 'static, H: Host>(
+    shared: &Shared<H>,
+    flight: &StageFlight<T, H>,
+    origin: &Origin,
+    error: &StageError<H>,
+) {
+    if flight.publish(Err(error.clone())).is_ok() {
+        shared.over(origin);
+        flight.deliver();
     }
 }
 

@@ -207,10 +207,10 @@ fn seal<T: Send + Sync + 'static, H: Host>(
     false
 }
 
-/// Tells the waiters of a sealed execution, oldest first, and gives back what was held for it.
+/// Gives back what was held for a sealed execution, and tells its waiters, oldest first: who is told finds it given back.
 fn tell<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
-    flight.deliver();
     slot.shared().over(origin);
+    flight.deliver();
 }
 
 /// Has the Analysis of `revision` admitted, whose demand the caller has moved to admitted. The ticket that it needs.
