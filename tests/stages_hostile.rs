@@ -1,0 +1,274 @@
+//! Clients that come back at the worst moment: while waiters are being told, while an execution ends, from inside destructors.
+
+#[path = "support/stages_host.rs"]
+mod host;
+
+use host::{Act, Files, driven, threads};
+use shardrun::{Budget, Handle, Host, Pool, Request, Runtime, Stage, StageCx, StageError, Stages};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
+use std::time::{Duration, Instant};
+
+fn a() -> String {
+    "a".to_owned()
+}
+
+/// A waker that does something once.
+struct Once(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Once {
+    fn wake(self: Arc<Self>) {
+        let action = self.0.lock().unwrap().take();
+        if let Some(action) = action {
+            action();
+        }
+    }
+}
+
+fn when_told<T: Send, E: Send + From<shardrun::Interrupt>>(
+    handle: &mut Handle<T, E>,
+    action: impl FnOnce() + Send + 'static,
+) {
+    let waker = Waker::from(Arc::new(Once(Mutex::new(Some(Box::new(action))))));
+    assert!(Pin::new(handle).poll(&mut Context::from_waker(&waker)).is_pending());
+}
+
+#[test]
+fn who_is_yet_to_be_told_of_a_failure_is_not_superseded_by_a_retry() {
+    for stage in [Stage::Source, Stage::Analysis] {
+        let host = Files::with([("a", "text")]);
+        host.hook(move |_, at| if at.stage == stage { Act::Fail("asked for") } else { Act::Go });
+        let (runtime, stages) = driven(&host);
+        let mut analysis = stages.submit_request(Request::analysis(a()));
+        let mut artifacts: Vec<_> = (0..3).map(|p| stages.submit_request(Request::artifact(a(), p))).collect();
+        let mut last = artifacts.pop().unwrap();
+        let (tell, told) = mpsc::channel();
+        let again = stages.clone();
+        let retry = move || {
+            // Tries again while others are still to be told, and looks at one of them.
+            again.submit_request(Request::analysis(a())).detach();
+            tell.send(last.try_get().or_else(|| last.wait_timeout(Duration::ZERO))).unwrap();
+        };
+        match stage {
+            Stage::Source => when_told(&mut analysis, retry),
+            _ => when_told(&mut artifacts[0], retry),
+        }
+        runtime.drive_all();
+        match told.try_recv().expect("the first waiter was told") {
+            None | Some(Err(StageError::Failed(_))) => {}
+            Some(other) => panic!("nobody has moved the file on, but a waiter was told {other:?}"),
+        }
+        for handle in artifacts {
+            assert!(matches!(handle.wait(), Err(StageError::Failed(_))));
+        }
+    }
+}
+
+const WATCHDOG: Duration = Duration::from_secs(5);
+
+fn seconds() -> u64 {
+    std::env::var("SHARDRUN_STRESS_SECONDS").ok().and_then(|value| value.parse().ok()).unwrap_or(2)
+}
+
+/// Artifacts of which one profile is slow and the others fail now and then.
+struct Profiles {
+    analyses: AtomicU64,
+    random: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Refused;
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("refused on purpose")
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl Host for Profiles {
+    type File = u64;
+    type Text = ();
+    type Source = ();
+    type Analysis = ();
+    type Artifact = u8;
+    type Profile = u8;
+    type Error = Refused;
+
+    fn load(&self, _: &u64) -> Result<Option<()>, Refused> {
+        Ok(Some(()))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Refused> {
+        self.analyses.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, profile: &u8, (): &(), (): &()) -> Result<u8, Refused> {
+        if *profile == 0 && !self.random.fetch_add(1, Ordering::Relaxed).is_multiple_of(64) {
+            return Err(Refused);
+        }
+        Ok(*profile)
+    }
+
+    fn source_pool(&self) -> Pool {
+        Pool::Workers
+    }
+}
+
+#[test]
+fn the_failure_of_one_profile_never_touches_another_nor_the_analysis() {
+    let runtime = Runtime::builder().workers(2).build().unwrap();
+    let stages = Stages::new(&runtime, Profiles { analyses: AtomicU64::new(0), random: AtomicU64::new(0) });
+    let stop = AtomicBool::new(false);
+    let file = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let handle = stages.submit_request(Request::artifact(file.load(Ordering::Relaxed), 0));
+                    let _ = { handle }.wait_timeout(WATCHDOG).expect("the failing profile was not answered");
+                }
+            });
+        }
+        let begun = Instant::now();
+        let mut asked = 0;
+        while begun.elapsed() < Duration::from_secs(seconds()) {
+            asked += 1;
+            file.store(asked, Ordering::Relaxed);
+            for profile in 1..40 {
+                let answer = stages.submit_request(Request::artifact(asked, profile)).wait_timeout(WATCHDOG);
+                match answer {
+                    Some(Ok(value)) => assert_eq!(*value, profile),
+                    other => {
+                        stop.store(true, Ordering::Relaxed);
+                        panic!("profile {profile} of file {asked}, which cannot fail, was answered {other:?}");
+                    }
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        println!("{asked} files");
+    });
+    let files = file.load(Ordering::Relaxed) + 1;
+    let analyses = stages.host().analyses.load(Ordering::Relaxed);
+    assert!(analyses <= files, "{analyses} analyses of {files} files, none of which failed or moved on");
+}
+
+#[test]
+fn a_waker_may_submit_with_the_unit_of_the_execution_that_it_is_told_of() {
+    let host = Files::with([("a", "text"), ("b", "text")]);
+    let runtime = threads(1);
+    let budget = Budget::for_runtime(1, &runtime);
+    let stages = Stages::builder(&runtime, host.clone()).budget(budget.clone()).build();
+    let gate = host::Gate::default();
+    host.hook({
+        let gate = gate.clone();
+        move |_, at| {
+            if at.file == "a" {
+                gate.pass();
+            }
+            Act::Go
+        }
+    });
+    let mut first = stages.submit_request(Request::source(a()));
+    let (send, told) = mpsc::channel();
+    let again = stages.clone();
+    when_told(&mut first, move || {
+        let answer = again.try_submit_request(Request::source("b".to_owned()));
+        send.send(matches!(answer, shardrun::Admission::Admitted(_))).unwrap();
+    });
+    gate.open();
+    assert!(told.recv_timeout(WATCHDOG).unwrap(), "the unit of what is over was not free yet");
+}
+
+/// A name whose destructor panics where a test says so.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Bomb(u32);
+
+static ARMED: Mutex<Option<std::thread::ThreadId>> = Mutex::new(None);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if *ARMED.lock().unwrap() == Some(std::thread::current().id()) && !std::thread::panicking() {
+            panic!("asked for: a name's destructor");
+        }
+    }
+}
+
+struct Bombs;
+
+impl Host for Bombs {
+    type File = Bomb;
+    type Text = ();
+    type Source = ();
+    type Analysis = ();
+    type Artifact = ();
+    type Profile = Bomb;
+    type Error = std::io::Error;
+
+    fn load(&self, _: &Bomb) -> Result<Option<()>, std::io::Error> {
+        Ok(Some(()))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, _: &Bomb, (): &(), (): &()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn destructors_of_names_that_panic_in_a_submission_leave_nothing_behind() {
+    let runtime = Runtime::builder().workers(1).build().unwrap();
+    let budget = Budget::new(4);
+    let stages = Stages::builder(&runtime, Bombs).budget(budget.clone()).build();
+    type Ask = fn(&Stages<Bombs>) -> usize;
+    let asks: [Ask; 6] = [
+        |stages| stages.submit_request(Request::source(Bomb(1))).wait().is_ok().into(),
+        |stages| stages.submit_request(Request::source(Bomb(1)).text(())).wait().is_ok().into(),
+        |stages| stages.submit_request(Request::artifact(Bomb(1), Bomb(2))).wait().is_ok().into(),
+        |stages| stages.submit_request(Request::artifact(Bomb(1), Bomb(2)).text(())).wait().is_ok().into(),
+        |stages| {
+            let requests = (0..3).map(|n| Request::artifact(Bomb(n % 2), Bomb(n)));
+            stages.submit_batch_atomic(requests).wait().len()
+        },
+        |stages| {
+            let requests = (0..3).map(|n| Request::artifact(Bomb(n % 2), Bomb(n)).text(()));
+            stages.submit_batch_atomic(requests).wait().len()
+        },
+    ];
+    for (at, ask) in asks.into_iter().enumerate() {
+        for round in 0..3 {
+            *ARMED.lock().unwrap() = Some(std::thread::current().id());
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ask(&stages)));
+            *ARMED.lock().unwrap() = None;
+            for file in 0..2 {
+                for profile in 0..3 {
+                    let mut fine = stages.submit_request(Request::artifact(Bomb(file), Bomb(profile)));
+                    let answer = fine.wait_timeout(WATCHDOG).expect("an answer after a panic of a destructor");
+                    assert!(answer.is_ok(), "{at} {round}: {answer:?}");
+                }
+            }
+            let begun = Instant::now();
+            while budget.in_use() > 0 {
+                assert!(begun.elapsed() < WATCHDOG, "{} units were lost, case {at}", budget.in_use());
+                std::thread::yield_now();
+            }
+        }
+    }
+}
