@@ -35,7 +35,8 @@ impl<H: Host> Revision<H> {
     }
 
     fn poke_in<T: Send + Sync + 'static>(&self, slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
-        if !flight.word().phase().is_terminal() && has_moved_on(&slot.versions, self, slot.clock()) {
+        let moved = || has_moved_on(&slot.versions, self, slot.clock()) && self.has_reason();
+        if !flight.word().phase().is_terminal() && moved() {
             kill(slot.shared(), flight, origin, self.reason());
         }
     }

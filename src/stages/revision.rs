@@ -101,6 +101,11 @@ impl<H: Host> Revision<H> {
         self.reason.store(1 + how as u64, Ordering::Relaxed);
     }
 
+    /// Whether it is known why it ends. Not so if it was only tried again: then whoever failed it tells its waiters.
+    pub(crate) fn has_reason(&self) -> bool {
+        self.reason.load(Ordering::Relaxed) != 0
+    }
+
     /// Why it ends, for one whose successor is visible: never what the slot shows later.
     pub(crate) fn reason(&self) -> Killed {
         match self.reason.load(Ordering::Relaxed) {

@@ -205,12 +205,26 @@ impl<'a, H: Host> Submission<'a, H> {
 
     /// Has a request join whatever revision of the file is visible, until it stands.
     pub(crate) fn join(&mut self, slot: &Arc<Slot<H>>, target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
+        self.join_if(slot, target, ask, |_| true)
+    }
+
+    /// As [`join`](Self::join), but the request is superseded once a revision is visible that is not `its`.
+    fn join_if(
+        &mut self,
+        slot: &Arc<Slot<H>>,
+        target: &AnyTarget<H>,
+        ask: &mut Ask<H>,
+        its: impl Fn(&Revision<H>) -> bool,
+    ) -> Answer<H> {
         loop {
             if let Some(budget) = self.core.shared.budget.as_ref().filter(|_| !ask.charged && !ask.uncharged) {
                 ask.charged = budget.take(1);
                 ask.joins_only = !ask.charged;
             }
             let revision = self.core.visible_or_first(slot);
+            if !its(&revision) {
+                return Err(StageError::Superseded.into());
+            }
             let wished = wish(slot, &revision, target, ask);
             if let Wished::Answered(standing) = wished {
                 return Ok(self.settle(slot, target, standing, ask));
@@ -242,12 +256,8 @@ impl<'a, H: Host> Submission<'a, H> {
             return Ok(self.settle(slot, target, standing, ask));
         }
         // Somebody ended it meanwhile: by a retry at the same generation, which this request joins, or by a newer edit.
-        let now = self.core.visible_or_first(slot);
-        if (now.life, now.generation) == (revision.life, revision.generation) {
-            self.join(slot, target, ask)
-        } else {
-            Err(StageError::Superseded.into())
-        }
+        let its = (revision.life, revision.generation);
+        self.join_if(slot, target, ask, |now| (now.life, now.generation) == its)
     }
 
     /// Queues what a wish calls for, and keeps the joiner's callback for the end.

@@ -228,7 +228,14 @@ fn to_artifact<H: Host>(
     }
     let origin = &artifact.origin;
     let asked = ask_for(origin, ask)?;
-    let waiter = own_and_hang(slot, revision, &artifact, ask).inspect_err(|_| ask.take_back(origin, asked))?;
+    let waiter = match own_and_hang(slot, revision, &artifact, ask) {
+        Ok(waiter) => waiter,
+        Err(refusal) => {
+            ask.take_back(origin, asked);
+            // If this execution alone is over, its cell is tried again, and nothing else of the revision.
+            return Err(if artifact.flight.word().phase().is_terminal() { LookAgain } else { refusal });
+        }
+    };
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let more = artifact.flight.word().raise(ask.priority).is_some();
     let wished = revision.demand.wish();
