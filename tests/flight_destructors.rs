@@ -66,61 +66,6 @@ fn b53_a_future_that_nobody_can_wake_is_dropped_with_its_handle() {
     assert_eq!(runtime.counters().panics(), 0, "no job has panicked");
 }
 
-/// The memory of this process, in bytes.
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
-#[test]
-fn b101_futures_that_nobody_can_wake_leave_nothing_behind() {
-    if !std::path::Path::new("/proc/self/statm").exists() {
-        return;
-    }
-    let runtime = small();
-    let before = resident();
-    for _ in 0..20_000 {
-        let large = std::hint::black_box([1_u8; 16 << 10]);
-        let mut handle = runtime.spawn_future(async move {
-            std::future::pending::<()>().await;
-            std::hint::black_box(&large);
-        });
-        assert_eq!(handle.wait_timeout(Duration::ZERO), None);
-        drop(handle);
-    }
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 100 << 20, "{} MiB of 312 are still there", grown >> 20);
-}
-
-#[test]
-fn b99_futures_that_slept_and_ended_leave_nothing_behind() {
-    if !std::path::Path::new("/proc/self/statm").exists() {
-        return;
-    }
-    let runtime = small();
-    let before = resident();
-    for _ in 0..40 {
-        let token = CancellationToken::new();
-        let handles: Vec<_> = (0..1_000)
-            .map(|_| {
-                let large = std::hint::black_box([1_u8; 8 << 10]);
-                let (opens, mut opened) = (token.clone(), None);
-                let future = std::future::poll_fn(move |cx| {
-                    std::hint::black_box(&large);
-                    let waker = cx.waker().clone();
-                    opened.get_or_insert_with(|| opens.on_cancel(move || waker.wake()));
-                    if opens.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
-                });
-                runtime.spawn_future(future)
-            })
-            .collect();
-        token.cancel();
-        assert!(handles.into_iter().all(|handle| handle.wait() == Ok(())));
-    }
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 100 << 20, "{} MiB of 312 are still there", grown >> 20);
-}
-
 #[test]
 fn b53_callbacks_that_were_never_called_are_dropped_with_their_token() {
     let (went_off, bomb) = bombs();

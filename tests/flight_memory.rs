@@ -1,0 +1,91 @@
+//! What sleeping futures keep in memory once they are over, or can never be woken: bytes alive, told by the allocator.
+
+use shardrun::{CancellationToken, Runtime};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+
+struct Counting;
+
+static ALIVE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: everything is passed on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the system's.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the system's.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// One test of this file at a time.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const LARGE: usize = 16 << 10;
+
+/// What `futures` of `LARGE` bytes each leave alive while their runtime lives on, in futures.
+fn left_by(futures: impl FnOnce(&Runtime)) -> isize {
+    let _alone = alone();
+    let runtime = Runtime::builder().workers(2).io_threads(0).build().unwrap();
+    let before = ALIVE.load(Ordering::Relaxed);
+    futures(&runtime);
+    (ALIVE.load(Ordering::Relaxed) - before) / LARGE as isize
+}
+
+#[test]
+fn b101_futures_that_nobody_can_wake_leave_nothing_behind() {
+    let left = left_by(|runtime| {
+        let polled = Arc::new(AtomicIsize::new(0));
+        for number in 1..=20_000 {
+            let large = std::hint::black_box([1_u8; LARGE]);
+            let polls = polled.clone();
+            let handle = runtime.spawn_future(std::future::poll_fn(move |_| {
+                std::hint::black_box(&large);
+                polls.fetch_add(1, Ordering::SeqCst);
+                Poll::<()>::Pending
+            }));
+            while polled.load(Ordering::SeqCst) < number {
+                std::thread::yield_now();
+            }
+            drop(handle);
+        }
+    });
+    assert!(left < 5_000, "{left} futures of 20,000 are still there");
+}
+
+#[test]
+fn b99_futures_that_slept_and_ended_leave_nothing_behind() {
+    let left = left_by(|runtime| {
+        for _ in 0..100 {
+            let token = CancellationToken::new();
+            let handles: Vec<_> = (0..500)
+                .map(|_| {
+                    let large = std::hint::black_box([1_u8; LARGE]);
+                    let (opens, mut opened) = (token.clone(), None);
+                    let future = std::future::poll_fn(move |cx| {
+                        std::hint::black_box(&large);
+                        let waker = cx.waker().clone();
+                        opened.get_or_insert_with(|| opens.on_cancel(move || waker.wake()));
+                        if opens.is_cancelled() { Poll::Ready(()) } else { Poll::Pending }
+                    });
+                    runtime.spawn_future(future)
+                })
+                .collect();
+            token.cancel();
+            assert!(handles.into_iter().all(|handle| handle.wait() == Ok(())));
+        }
+    });
+    assert!(left < 8_000, "{left} futures of 50,000 are still there");
+}
