@@ -20,9 +20,7 @@ impl<H: Host> Stages<H> {
     }
 
     fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>) -> Option<R> {
-        let table = &self.core().table;
-        let hash = table.hash(file).ok()?;
-        table.find(hash, file, f).ok()??
+        self.core().table.look(file, f)
     }
 
     /// Source of the file's current generation, if it is there.

@@ -133,6 +133,21 @@ impl<H: Host> Table<H> {
         Ok(catch(|| behind(first).find(|slot| slot.file() == file))?.map(|slot| f(&slot)))
     }
 
+    /// As `find`, for a reader that has not hashed the name yet: the host's code is guarded once.
+    #[inline]
+    pub(crate) fn look<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>) -> Option<R> {
+        let guard = self.slots.guard();
+        let found = catch(|| {
+            let hash = self.hasher.hash_one(file);
+            let first = self.slots.get(&hash, &guard)?;
+            if first.file() == file { Some(Ok(first)) } else { behind(first).find(|slot| slot.file() == file).map(Err) }
+        });
+        match found.ok()?? {
+            Ok(slot) => f(slot),
+            Err(slot) => f(&slot),
+        }
+    }
+
     /// Adds a slot, or finds the one that another thread has added before with the same file.
     pub(crate) fn add(&self, slot: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, PanicReport> {
         let guard = self.slots.guard();

@@ -102,14 +102,10 @@ const SEEDED: &[Seeded] = &[
     ("graph.section.count_after", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),
-    ("seal.no_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("versions.join_installing", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
-    ("advance.end_before_commit", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
-    ("versions.install_by_store", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("demand.stale_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("tickets.look_first", "models::stages_whole::four_clients_ask_edit_and_drive"),
     ("flight.withdraw_without_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
-    ("flight.claims_unwanted", "models::stages_whole::cancels_retries_and_a_shutdown_leave_nobody_waiting"),
 ];
 
 /// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.
