@@ -93,18 +93,6 @@ pub enum Event {
         /// The worker that blocks.
         worker: WorkerId,
     },
-    /// Work was superseded by a newer generation before it ended.
-    Superseded {
-        /// How many pieces of work ended this way.
-        count: u64,
-    },
-    /// A sweep over everything a part keeps has ended.
-    Sweep {
-        /// How many entries it visited.
-        visited: u64,
-        /// How many it removed.
-        removed: u64,
-    },
 }
 
 /// Hears what happens in an engine. One observer per runtime, set in its builder; unset it costs nothing.
