@@ -67,7 +67,7 @@ pub(crate) trait Linked: Send + Sync + Sized + 'static {
 #[derive(Debug)]
 pub(crate) struct SealableList<N: Linked> {
     head: AtomicPtr<N>,
-    /// Dead entries that may still hang in it.
+    /// Dead entries that may still hang in it, as a signed number: see `note_dead`.
     dead: AtomicU32,
     /// BUSY while a tidier is at work, and the number of dead that calls for the next one.
     tidy: AtomicU32,
@@ -187,10 +187,11 @@ impl<N: Linked> SealableList<N> {
 
     /// To be called once for each entry that died while it may hang in here. Now and then it tidies up.
     pub(crate) fn note_dead(&self) {
-        let dead = self.dead.fetch_add(1, Ordering::AcqRel) + 1;
+        // A tidier may have unlinked the entry, and counted it off, before it is counted here: the count dips below zero then.
+        let dead = self.dead.fetch_add(1, Ordering::AcqRel).wrapping_add(1).cast_signed();
         let calls_for = self.tidy.load(Ordering::Relaxed);
         let busy = calls_for & BUSY != 0 && !mutant("list.two_tidiers");
-        if !busy && dead >= calls_for & !BUSY {
+        if !busy && dead >= (calls_for & !BUSY).cast_signed() {
             self.tidy_up();
         }
     }
@@ -208,7 +209,7 @@ impl<N: Linked> SealableList<N> {
             // ordering: Release hands the chain to the next tidier, whose exchange acquires. A swap, not a store (trap T2).
             self.tidy.swap(calls_for, Ordering::AcqRel);
             // Those that died while we were busy have left it to us.
-            if unlinked == 0 || self.dead.load(Ordering::Acquire) < calls_for {
+            if unlinked == 0 || self.dead.load(Ordering::Acquire).cast_signed() < calls_for.cast_signed() {
                 return;
             }
         }
@@ -394,6 +395,23 @@ mod tests {
     }
 
     /// For the address sanitizer: everybody at once, on the real epoch.
+    #[test]
+    fn b107_an_entry_may_be_counted_off_before_it_is_counted() {
+        let alive = Arc::new(stat::AtomicUsize::new(0));
+        let list = SealableList::tidied_at(1);
+        let [early, late, head] = std::array::from_fn(|_| Entry::new(&alive));
+        for entry in [&early, &late, &head] {
+            assert!(list.push(entry.clone()).is_ok());
+        }
+        // Both are dead, and the tidier that the first one calls for unlinks both before the second is counted.
+        early.dead.store(true, Ordering::Release);
+        late.dead.store(true, Ordering::Release);
+        list.note_dead();
+        assert_eq!(list.dead.load(Ordering::Acquire), u32::MAX);
+        list.note_dead();
+        assert_eq!(list.dead.load(Ordering::Acquire), 0);
+    }
+
     #[test]
     fn b110_pushers_tidiers_and_a_sealer_leave_no_entry_alive_and_touch_none_that_is_gone() {
         let alive = Arc::new(stat::AtomicUsize::new(0));
