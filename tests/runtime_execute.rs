@@ -1,30 +1,13 @@
 //! Work put on a runtime from inside and outside runs once, in order, by priority, and a panic of it stays where it was.
 
+#[path = "support/gate.rs"]
+mod gate;
+
+use gate::{SOON, gate, small};
 use shardrun::{Place, Priority, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier, Mutex};
-use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(20);
-
-fn small(workers: usize) -> Runtime {
-    Runtime::builder().workers(workers).io_threads(1).build().expect("a small runtime starts")
-}
-
-/// Occupies the only worker until the sender is dropped.
-fn gate(runtime: &Runtime) -> Sender<()> {
-    let (open, closed) = channel::<()>();
-    let (entered, inside) = channel();
-    runtime
-        .execute(move || {
-            entered.send(()).unwrap();
-            let _ = closed.recv();
-        })
-        .unwrap();
-    inside.recv_timeout(SOON).expect("the gate is entered");
-    open
-}
 
 fn next<T>(from: &Receiver<T>) -> T {
     from.recv_timeout(SOON).expect("it comes")

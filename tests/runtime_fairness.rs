@@ -1,33 +1,17 @@
 //! Nobody starves, nothing waits beside an idle worker, and each kind of work has its share.
 
+#[path = "support/gate.rs"]
+mod gate;
+
+use gate::{SOON, gate, small};
 use shardrun::{Driver, Place, Priority, Runtime};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(20);
-
-fn small(workers: usize) -> Runtime {
-    Runtime::builder().workers(workers).io_threads(1).build().expect("a small runtime starts")
-}
-
 fn next<T>(from: &Receiver<T>) -> T {
     from.recv_timeout(SOON).expect("it comes")
-}
-
-/// Occupies a worker until the sender is dropped.
-fn gate(runtime: &Runtime) -> Sender<()> {
-    let (open, closed) = channel::<()>();
-    let (entered, inside) = channel();
-    runtime
-        .execute(move || {
-            entered.send(()).unwrap();
-            let _ = closed.recv();
-        })
-        .unwrap();
-    next(&inside);
-    open
 }
 
 /// Fails unless `round` ends in time, whatever it waits for.

@@ -1,30 +1,14 @@
 //! A runtime ends from wherever it is told to, within the time of its running jobs, and every closure is run or dropped once.
 
+#[path = "support/gate.rs"]
+mod gate;
+
+use gate::{SOON, gate, small};
 use shardrun::{Driver, Place, Priority, RefusedBecause, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
-
-const SOON: Duration = Duration::from_secs(20);
-
-fn small(workers: usize) -> Runtime {
-    Runtime::builder().workers(workers).io_threads(1).build().expect("a small runtime starts")
-}
-
-/// Occupies a worker until the sender is dropped.
-fn gate(runtime: &Runtime) -> Sender<()> {
-    let (open, closed) = channel::<()>();
-    let (entered, inside) = channel();
-    runtime
-        .execute(move || {
-            entered.send(()).unwrap();
-            let _ = closed.recv();
-        })
-        .unwrap();
-    inside.recv_timeout(SOON).expect("the gate is entered");
-    open
-}
 
 /// Counts its drops, opens the gate that holds the worker, and puts work on the runtime and shuts it down from its destructor.
 struct Nosy {
