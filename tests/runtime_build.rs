@@ -1,6 +1,7 @@
 //! Options are checked before anything starts; what cannot start is told; what starts is named, hooked and pinned as asked.
 
 use shardrun::{BuildError, Driver, Pinning, Place, Priority, Runtime, RuntimeBuilder, WorkerKind};
+use std::collections::VecDeque;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -142,6 +143,25 @@ fn with_one_cpu() {
         assert!(pinned.is_empty() && note.is_some(), "not pinned, and it says why");
     }
     assert_eq!(Runtime::builder().build().unwrap().workers(), 1);
+    shares_one_cpu();
+}
+
+/// Who brings work and who does it take turns: neither goes to sleep for each job.
+fn shares_one_cpu() {
+    const JOBS: usize = 8192;
+    let runtime = Runtime::builder().workers(1).io_threads(0).build().unwrap();
+    let parks = || runtime.counters().workers.iter().map(|worker| worker.parks).sum::<u64>();
+    let before = parks();
+    let mut outstanding = VecDeque::new();
+    for at in 0..JOBS {
+        outstanding.push_back((at, runtime.spawn(move || at)));
+        if outstanding.len() == 64 {
+            let (at, handle) = outstanding.pop_front().expect("there are 64");
+            assert_eq!(handle.wait(), Ok(at));
+        }
+    }
+    let parks = parks() - before;
+    assert!(parks <= JOBS as u64 / 256, "the worker slept {parks} times for {JOBS} jobs");
 }
 
 #[cfg(target_os = "linux")]

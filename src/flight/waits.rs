@@ -17,7 +17,7 @@ use super::phase::Phase;
 use super::target::FlightRef;
 use super::{active, graph, trampoline};
 use crate::runtime;
-use crate::sync::{Arc, hint};
+use crate::sync::{Arc, hint, thread};
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::task::Waker;
@@ -314,8 +314,11 @@ fn spin(done: &dyn Fn() -> bool) -> bool {
     crate::sync::local! {
         static SPINS: Cell<u32> = Cell::new(200);
     }
-    if cfg!(any(shardrun_loom, shardrun_shuttle)) || runtime::machine().parallel < 2 {
+    if cfg!(any(shardrun_loom, shardrun_shuttle)) {
         return done();
+    }
+    if runtime::machine().parallel < 2 {
+        return give_way(done);
     }
     let spins = SPINS.try_with(Cell::get).unwrap_or(SPINS_MIN);
     for _ in 0..spins {
@@ -326,6 +329,25 @@ fn spin(done: &dyn Fn() -> bool) -> bool {
         hint::spin_loop();
     }
     let _ = SPINS.try_with(|cell| cell.set((spins / 2).max(SPINS_MIN)));
+    done()
+}
+
+/// With one CPU nothing happens while this thread looks: it lets others run, and looks again. To sleep at once would cost the
+/// one who resolves it a wake, and the CPU a change of threads for each of many results that stand in one queue.
+fn give_way(done: &dyn Fn() -> bool) -> bool {
+    const TURNS_MAX: u32 = 16;
+    crate::sync::local! {
+        static TURNS: Cell<u32> = Cell::new(2);
+    }
+    let turns = TURNS.try_with(Cell::get).unwrap_or(1);
+    for _ in 0..turns {
+        if done() {
+            let _ = TURNS.try_with(|cell| cell.set((turns * 2).min(TURNS_MAX)));
+            return true;
+        }
+        thread::yield_now();
+    }
+    let _ = TURNS.try_with(|cell| cell.set((turns / 2).max(1)));
     done()
 }
 

@@ -181,7 +181,8 @@ impl RuntimeBuilder {
     }
 
     /// The longest that a worker spins before it sleeps, at most 10 ms. How long it really spins adapts to whether that
-    /// pays; at most one worker of a pool spins. Default: 50 µs. Zero turns it off, and so does a process with one CPU.
+    /// pays; at most one worker of a pool spins. Default: 50 µs. Zero turns it off. In a process with one CPU it gives way to
+    /// other threads instead of spinning.
     pub fn spin(mut self, limit: Duration) -> Self {
         self.spin = limit;
         self
@@ -249,7 +250,7 @@ impl RuntimeBuilder {
             stack_size: self.stack_size,
             on_start: self.on_start,
             on_stop: self.on_stop,
-            spin: if machine.parallel > 1 { self.spin } else { Duration::ZERO },
+            spin: self.spin,
             plan,
         };
         let watch = self.observer.map(Watch::new);

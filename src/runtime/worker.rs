@@ -2,6 +2,7 @@
 //! It does not know what a job does, nor who pushes it.
 #![forbid(unsafe_code)]
 
+use super::affinity;
 use super::choice::Cursor;
 use super::contain;
 use super::crew::{Crew, Slot};
@@ -413,9 +414,12 @@ impl Worker {
         let crew = self.crew();
         let (begun, budget) = (Instant::now(), Duration::from_nanos(self.spin.budget()));
         self.slot().counters.spins.add(1);
+        // With one CPU nothing comes while this looks: it lets who may bring work run, and looks again. A worker that slept at
+        // once would cost every submitter a wake, and the CPU two changes of threads for each job.
+        let alone = affinity::machine().parallel < 2;
         for round in 1_u32.. {
-            for _ in 0..8 {
-                hint::spin_loop();
+            if !alone {
+                (0..8).for_each(|_| hint::spin_loop());
             }
             let (injected, closed) = crew.look();
             if closed {
@@ -429,7 +433,7 @@ impl Worker {
             if cfg!(any(shardrun_loom, shardrun_shuttle)) {
                 return None; // The model checkers know no time: one round stands for any number.
             }
-            if round.is_multiple_of(8) {
+            if alone || round.is_multiple_of(8) {
                 if begun.elapsed() > budget {
                     return None;
                 }
