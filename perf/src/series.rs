@@ -29,7 +29,7 @@ struct Peer<'a> {
 struct Goal {
     says: String,
     ours: (String, &'static str),
-    /// The better of these in each round; empty for a limit in plain units.
+    /// The better of these; empty for a limit in plain units.
     rivals: Vec<(String, &'static str)>,
     at_most: f64,
 }
@@ -71,7 +71,7 @@ impl<'a> Series<'a> {
         self
     }
 
-    /// Asks that `ours` be at most `at_most` times the better of `rivals`, by the same metric, round by round.
+    /// Asks that `ours` be at most `at_most` times the better of `rivals`, by the same metric.
     pub fn at_most(&mut self, ours: &str, metric: &'static str, at_most: f64, rivals: &[&str]) -> &mut Self {
         let rivals: Vec<_> = rivals.iter().map(|name| (name.to_string(), metric)).collect();
         self.goal((ours, metric), at_most, rivals)
@@ -143,21 +143,22 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// The median over the rounds of ours divided by the better rival of that round.
+    /// The median over the rounds of ours divided by the better rival, which is the one with the least median: to choose anew in
+    /// each round would compare with the luck of several.
     fn weigh(&self, goal: &Goal) -> Option<Value> {
         let ours = self.values(&goal.ours.0, goal.ours.1)?;
         let rivals: Vec<Vec<f64>> = goal.rivals.iter().filter_map(|(name, metric)| self.values(name, metric)).collect();
         if rivals.len() < goal.rivals.len() {
             return None;
         }
-        let best = |round: usize| rivals.iter().map(|values| values[round]).fold(f64::INFINITY, f64::min);
-        let bests: Vec<f64> = (0..ours.len()).map(best).collect();
-        let ratio = |(own, best): (&f64, &f64)| if rivals.is_empty() { *own } else { own / best };
-        let reached = median(&ours.iter().zip(&bests).map(ratio).collect::<Vec<_>>());
-        let rival = (!rivals.is_empty()).then(|| median(&bests));
+        let better = rivals.iter().min_by(|a, b| median(a).total_cmp(&median(b)));
+        let reached = match better {
+            Some(rival) => median(&ours.iter().zip(rival).map(|(own, rival)| own / rival).collect::<Vec<_>>()),
+            None => median(&ours),
+        };
         Some(json!({
             "goal": goal.says, "at_most": goal.at_most, "reached": reached, "met": reached <= goal.at_most,
-            "ours": median(&ours), "rival": rival, "metric": goal.ours.1,
+            "ours": median(&ours), "rival": better.map(|rival| median(rival)), "metric": goal.ours.1,
         }))
     }
 }
