@@ -1,43 +1,13 @@
 //! The staged scheduler on a host in memory: fresh requests, satisfied ones, edits, atomic batches.
 //! It knows no rivals; those stand in `perf/`, with goals and placement.
 
+#[path = "../tests/support/memory_host.rs"]
+mod host;
+
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use shardrun::{Host, Pool, Request, Runtime, StageCx, Stages};
-use std::convert::Infallible;
+use host::Memory;
+use shardrun::{Request, Runtime, Stages};
 use std::hint::black_box;
-
-/// Every text is there, and a stage does next to nothing.
-struct Memory;
-
-impl Host for Memory {
-    type File = u64;
-    type Text = u64;
-    type Source = u64;
-    type Analysis = u64;
-    type Artifact = u64;
-    type Profile = u8;
-    type Error = Infallible;
-
-    fn load(&self, file: &u64) -> Result<Option<u64>, Infallible> {
-        Ok(Some(*file))
-    }
-
-    fn source(&self, _: &StageCx<'_, Self>, text: u64) -> Result<u64, Infallible> {
-        Ok(text)
-    }
-
-    fn analysis(&self, _: &StageCx<'_, Self>, source: &u64) -> Result<u64, Infallible> {
-        Ok(*source)
-    }
-
-    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, source: &u64, analysis: &u64) -> Result<u64, Infallible> {
-        Ok(source + analysis)
-    }
-
-    fn source_pool(&self) -> Pool {
-        Pool::Workers
-    }
-}
 
 const FILES: u64 = 1_000;
 

@@ -24,6 +24,17 @@ fn a_missing_directory_and_one_that_is_none() {
 }
 
 #[test]
+fn a_dash_is_refused_where_a_file_is_to_be_written() {
+    let tree = Tree::new(&GOOD);
+    for option in ["--outline", "--trace", "--dot"] {
+        let ran = run(command().current_dir(tree.root()).args(["index", option, "-", "."]));
+        assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{option}");
+        assert!(ran.stderr.contains(option) && ran.stderr.contains("name a file"), "{}", ran.stderr);
+        assert!(!tree.root().join("-").exists());
+    }
+}
+
+#[test]
 fn an_unreadable_file_is_named_and_the_rest_goes_on() {
     let tree = Tree::new(&GOOD);
     // Reading the memory of a process at address 0 fails for everybody, also for root.

@@ -104,6 +104,8 @@ fn the_table_shows_languages_imports_cycles_stages_and_workers() {
         assert!(lines.iter().any(|line| line.starts_with(start)), "{start:?} in {}", ran.stdout);
     }
     assert!(lines.iter().any(|line| line.ends_with("2  src/a.rs")), "{}", ran.stdout);
+    assert!(lines.contains(&"stage          done  time, all workers"), "{}", ran.stdout);
+    assert!(lines.iter().all(|line| line.len() < 120), "a cycle has a line for each file: {}", ran.stdout);
     assert!(ran.stderr.contains("13 of 13 files indexed"), "plain progress where there is no terminal: {}", ran.stderr);
 }
 

@@ -1,10 +1,13 @@
 //! Allocations per operation: what promises to allocate nothing is held to it.
 //! It does not measure time, and counts the calling thread alone, so that other threads cannot disturb it.
 
-use shardrun::{Driver, Host, Pool, Request, Runtime, StageCx, Stages};
+#[path = "support/memory_host.rs"]
+mod host;
+
+use host::Memory;
+use shardrun::{Driver, Request, Runtime, Stages};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::mpsc::{Sender, channel};
 
@@ -112,39 +115,6 @@ fn running_a_small_job_allocates_nothing() {
     let (before, after) = (counted.recv().expect("the first mark"), counted.recv().expect("the second mark"));
     // The first mark's own message may allocate after it has looked.
     assert!(after - before <= 1, "{} allocations for 32 jobs", after - before);
-}
-
-/// Every text is there, and a stage does next to nothing.
-struct Memory;
-
-impl Host for Memory {
-    type File = u64;
-    type Text = u64;
-    type Source = u64;
-    type Analysis = u64;
-    type Artifact = u64;
-    type Profile = u8;
-    type Error = Infallible;
-
-    fn load(&self, file: &u64) -> Result<Option<u64>, Infallible> {
-        Ok(Some(*file))
-    }
-
-    fn source(&self, _: &StageCx<'_, Self>, text: u64) -> Result<u64, Infallible> {
-        Ok(text)
-    }
-
-    fn analysis(&self, _: &StageCx<'_, Self>, source: &u64) -> Result<u64, Infallible> {
-        Ok(*source)
-    }
-
-    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, source: &u64, analysis: &u64) -> Result<u64, Infallible> {
-        Ok(source + analysis)
-    }
-
-    fn source_pool(&self) -> Pool {
-        Pool::Workers
-    }
 }
 
 #[test]

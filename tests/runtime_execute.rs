@@ -60,11 +60,11 @@ fn b24_equal_priorities_run_in_the_order_of_submission() {
     for n in 0..10_000 {
         let order = order.clone();
         let priority = Priority::ALL[n % 3];
-        runtime.execute_on(priority.into(), move || order.lock().unwrap().push((priority, n))).unwrap();
+        runtime.execute_on(priority, move || order.lock().unwrap().push((priority, n))).unwrap();
     }
     drop(gate);
     let (done, end) = channel();
-    runtime.execute_on(Priority::Maintenance.into(), move || done.send(()).unwrap()).unwrap();
+    runtime.execute_on(Priority::Maintenance, move || done.send(()).unwrap()).unwrap();
     // The last job of the lowest level may pass others: wait for all.
     next(&end);
     while order.lock().unwrap().len() < 10_000 {
@@ -109,7 +109,7 @@ fn b53_panicking_jobs_cost_no_worker_and_no_other_job() {
     for _ in 0..4 {
         let barrier = barrier.clone();
         runtime
-            .execute_on(Priority::Maintenance.into(), move || {
+            .execute_on(Priority::Maintenance, move || {
                 barrier.wait();
             })
             .unwrap();

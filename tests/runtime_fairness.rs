@@ -177,7 +177,7 @@ fn every_priority_gets_its_share_of_a_busy_worker() {
     for priority in Priority::ALL {
         for _ in 0..150 {
             let order = order.clone();
-            runtime.execute_on(priority.into(), move || order.lock().unwrap().push(priority)).unwrap();
+            runtime.execute_on(priority, move || order.lock().unwrap().push(priority)).unwrap();
         }
     }
     drop(gate);

@@ -2,18 +2,28 @@
 #![cfg(unix)]
 
 use shardrun::{Handle, JobError, RefusedBecause, Runtime};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 /// What the child finds; zero if all is as it should be.
-fn child(runtime: &Runtime, late: Handle<()>, queued: &Arc<()>) -> i32 {
+fn child(runtime: &Runtime, mut late: Handle<()>, queued: &Arc<()>) -> i32 {
+    for _ in 0..2 {
+        let polled = Pin::new(&mut late).poll(&mut Context::from_waker(Waker::noop()));
+        if polled != Poll::Ready(Err(JobError::Shutdown)) {
+            return 14;
+        }
+    }
     if late.wait() != Err(JobError::Shutdown) {
         return 11;
     }
     let (dropped, drops) = channel::<()>();
     let armed = runtime.after(Duration::ZERO, move || drop(dropped));
-    if drops.recv_timeout(Duration::ZERO) != Err(RecvTimeoutError::Disconnected) || armed.cancel() {
+    let refused = armed.is_err_and(|rejected| rejected.because == RefusedBecause::Forked);
+    if !refused || drops.recv_timeout(Duration::ZERO) != Err(RecvTimeoutError::Disconnected) {
         return 12;
     }
     if Arc::strong_count(queued) != 2 {
@@ -60,7 +70,7 @@ fn b106_a_forked_child_is_refused_and_waits_for_nobody() {
     inside.recv().unwrap();
     let queued = Arc::new(());
     let theirs = queued.clone();
-    let waits = runtime.after(Duration::from_secs(3600), move || drop(theirs));
+    let waits = runtime.after(Duration::from_secs(3600), move || drop(theirs)).unwrap();
     // SAFETY: the child runs nothing but `child` and leaves without unwinding into the test's threads, which it lacks.
     let pid = unsafe { libc::fork() };
     if pid == 0 {

@@ -12,7 +12,7 @@ fn b107_limits_without_end_are_no_limits() {
     let runtime = Runtime::builder().workers(1).build().unwrap();
     assert_eq!(runtime.spawn(|| 1).wait_timeout(Duration::MAX), Some(Ok(1)));
     let never = runtime.after(Duration::MAX, || unreachable!("it is never reached"));
-    drop(never);
+    drop(never.unwrap());
     assert_eq!(runtime.shutdown_within(Duration::MAX).running, 0);
 }
 
@@ -24,7 +24,7 @@ fn b107_limits_without_end_on_a_virtual_clock() {
     let mut stalled = runtime.spawn_future(std::future::pending::<()>());
     assert_eq!(stalled.wait_timeout(Duration::MAX), None);
     let (sender, receiver) = channel();
-    drop(runtime.after(Duration::MAX, move || sender.send(()).unwrap()));
+    drop(runtime.after(Duration::MAX, move || sender.send(()).unwrap()).unwrap());
     runtime.advance(Duration::MAX);
     runtime.advance(Duration::MAX);
     runtime.drive_all();

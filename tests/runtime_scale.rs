@@ -162,7 +162,7 @@ fn b117_wakes_without_a_reason_change_nothing() {
     for n in 0..300 {
         let (sender, receiver) = channel();
         let begun = Instant::now();
-        drop(runtime.after(Duration::from_micros(n), move || sender.send(begun.elapsed()).unwrap()));
+        drop(runtime.after(Duration::from_micros(n), move || sender.send(begun.elapsed()).unwrap()).unwrap());
         assert!(receiver.recv_timeout(SOON).expect("no deadline is missed") >= Duration::from_micros(n));
         tick(&runtime, 1, Duration::ZERO);
     }

@@ -40,7 +40,7 @@ fn ends(end: impl FnOnce(Runtime) + Send + 'static) {
         for n in 0..10 {
             let (drops, refused) = (theirs.clone(), their_refused.clone());
             let nosy = Nosy { runtime: runtime.clone(), open: open.clone(), drops, refused };
-            runtime.execute_on(Priority::ALL[n % 4].into(), move || drop(nosy)).unwrap();
+            runtime.execute_on(Priority::ALL[n % 4], move || drop(nosy)).unwrap();
         }
         end(runtime);
         done.send(()).unwrap();

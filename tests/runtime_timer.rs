@@ -1,6 +1,6 @@
 //! Deadlines on the system's clock, on a clock that stands still, and on one of the host's.
 
-use shardrun::{Clock, Driver, Runtime, TimerHandle, VirtualClock};
+use shardrun::{Clock, Driver, RefusedBecause, Runtime, TimerHandle, VirtualClock};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -23,7 +23,7 @@ fn deadlines_fire_in_the_order_of_their_times_on_a_clock_that_is_moved() {
     let fired = Arc::new(Mutex::new(Vec::new()));
     for ms in [30, 10, 20, 10] {
         let fired = fired.clone();
-        drop(runtime.after(MS * ms, move || fired.lock().unwrap().push(ms)));
+        drop(runtime.after(MS * ms, move || fired.lock().unwrap().push(ms)).unwrap());
     }
     assert_eq!((runtime.drive_all(), runtime.now()), (0, Duration::ZERO));
     assert!(runtime.advance(MS * 19));
@@ -37,11 +37,11 @@ fn deadlines_fire_in_the_order_of_their_times_on_a_clock_that_is_moved() {
 #[test]
 fn b07_an_early_deadline_fires_in_time_beside_a_late_one() {
     let runtime = threads();
-    drop(runtime.after(Duration::from_secs(1_000), || {}));
+    drop(runtime.after(Duration::from_secs(1_000), || {}).unwrap());
     for _ in 0..50 {
         let (sender, receiver) = channel();
         let begun = Instant::now();
-        drop(runtime.after(MS, move || sender.send(begun.elapsed()).unwrap()));
+        drop(runtime.after(MS, move || sender.send(begun.elapsed()).unwrap()).unwrap());
         let late = receiver.recv_timeout(SOON).expect("nothing else has to happen for it to fire");
         assert!(late >= MS, "it fired {late:?} after it was set");
     }
@@ -58,11 +58,11 @@ fn b09_deadlines_are_set_and_cancelled_from_inside_their_own_callbacks() {
             std::thread::yield_now();
         }
         let cancelled_itself = mine.get().unwrap().cancel();
-        let other = inner.after(Duration::from_secs(1_000), || unreachable!());
+        let other = inner.after(Duration::from_secs(1_000), || unreachable!()).unwrap();
         let cancelled_other = other.cancel() && !other.cancel();
-        drop(inner.after(MS, move || sender.send((cancelled_itself, cancelled_other)).unwrap()));
+        drop(inner.after(MS, move || sender.send((cancelled_itself, cancelled_other)).unwrap()).unwrap());
     });
-    let _ = own.set(handle);
+    let _ = own.set(handle.unwrap());
     assert_eq!(receiver.recv_timeout(SOON), Ok((false, true)));
 }
 
@@ -74,7 +74,7 @@ fn b09_a_deadline_fires_or_is_cancelled_never_both() {
     for n in 0..2_000 {
         let fired = fired.clone();
         let handle = runtime.after(Duration::from_micros(n % 40), move || _ = fired.fetch_add(1, Ordering::SeqCst));
-        cancelled += usize::from(handle.cancel());
+        cancelled += usize::from(handle.unwrap().cancel());
     }
     let begun = Instant::now();
     while fired.load(Ordering::SeqCst) + cancelled < 2_000 && begun.elapsed() < SOON {
@@ -88,7 +88,7 @@ fn a_cancelled_deadline_drops_its_closure_at_once() {
     let runtime = driven();
     let held = Arc::new(());
     let theirs = held.clone();
-    let handle = runtime.after(SOON, move || drop(theirs));
+    let handle = runtime.after(SOON, move || drop(theirs)).unwrap();
     assert!(handle.cancel());
     assert_eq!(Arc::strong_count(&held), 1);
 }
@@ -98,12 +98,14 @@ fn a_shutdown_drops_what_has_not_fired() {
     for runtime in [driven(), threads()] {
         let held = Arc::new(());
         let theirs = held.clone();
-        let handle = runtime.after(SOON, move || drop(theirs));
+        let handle = runtime.after(SOON, move || drop(theirs)).unwrap();
         runtime.shutdown();
         assert_eq!(Arc::strong_count(&held), 1);
         let theirs = held.clone();
-        let late = runtime.after(Duration::ZERO, move || drop(theirs));
-        assert_eq!((Arc::strong_count(&held), late.cancel(), handle.cancel()), (1, false, false));
+        let late = runtime.after(Duration::ZERO, move || drop(theirs)).expect_err("it is refused");
+        assert_eq!((late.because, Arc::strong_count(&held), handle.cancel()), (RefusedBecause::Shutdown, 2, false));
+        drop(late.work);
+        assert_eq!(Arc::strong_count(&held), 1, "the closure was given back");
     }
 }
 
@@ -111,7 +113,7 @@ fn a_shutdown_drops_what_has_not_fired() {
 fn a_virtual_clock_moves_a_runtime_with_threads() {
     let runtime = Runtime::builder().workers(1).clock(Arc::new(VirtualClock::new())).build().unwrap();
     let (sender, receiver) = channel();
-    drop(runtime.after(Duration::from_secs(3_600), move || sender.send(()).unwrap()));
+    drop(runtime.after(Duration::from_secs(3_600), move || sender.send(()).unwrap()).unwrap());
     assert!(runtime.advance(Duration::from_secs(3_600)));
     receiver.recv_timeout(SOON).expect("an hour has passed");
     assert!(!threads().advance(MS), "the system's clock is not moved");

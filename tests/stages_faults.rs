@@ -273,7 +273,10 @@ fn b78_work_that_did_not_end_well_is_never_taken_for_a_success() {
                 _ => {}
             }
             gate.open();
-            assert!(later.wait().is_err());
+            let error = later.wait().expect_err("it did not end well");
+            let said = error.to_string();
+            assert_eq!(said.contains("asked for"), matches!(ending, "fails" | "panics"), "{ending}: {said}");
+            assert!(std::error::Error::source(&error).is_none(), "what is shown is not told again: {said}");
             runtime.call(|| ()).unwrap();
             assert!(stages.try_get_artifact(&a(), &1).is_none());
             assert!(stages.try_get_last_good_artifact(&a(), &1).is_none());

@@ -65,10 +65,11 @@ fn a_stage_that_waits_for_itself_or_for_what_needs_it_is_told() {
             }
             Act::Go
         });
-        let runtime = threads(1);
-        let stages = Stages::new(&runtime, host);
-        let artifact = stages.submit_request(Request::artifact("a".into(), 1)).wait();
-        assert!(artifact.is_ok(), "{waits_in} waits for {for_stage}: {artifact:?}");
+        for runtime in [threads(1), host::inline()] {
+            let stages = Stages::new(&runtime, host.clone());
+            let artifact = stages.submit_request(Request::artifact("a".into(), 1)).wait();
+            assert!(artifact.is_ok(), "{waits_in} waits for {for_stage}: {artifact:?}");
+        }
     }
 }
 

@@ -76,12 +76,9 @@ impl fmt::Display for Interrupt {
 }
 
 impl Error for Interrupt {
+    /// Nothing: what lies below is shown with it.
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            Self::Panicked(report) => Some(report),
-            Self::WouldDeadlock(cycle) => Some(cycle),
-            _ => None,
-        }
+        None
     }
 }
 
@@ -121,7 +118,7 @@ impl fmt::Display for JobError {
         match self {
             Self::Cancelled => f.write_str("the job was cancelled"),
             Self::Shutdown => f.write_str("the runtime shut down before the job ended"),
-            Self::Panicked(_) => f.write_str("the job panicked"),
+            Self::Panicked(report) => write!(f, "the job {report}"),
             Self::WouldDeadlock(_) => f.write_str("waiting for the job here could never end"),
             Self::Stalled => f.write_str("nothing is left that could move, and the job is not over"),
             Self::Interrupted(_) => f.write_str("the job was interrupted"),
@@ -132,7 +129,7 @@ impl fmt::Display for JobError {
 impl Error for JobError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Panicked(report) => Some(report),
+            // The message of a panic is part of what is shown.
             Self::WouldDeadlock(cycle) => Some(cycle),
             Self::Interrupted(interrupt) => Some(interrupt),
             _ => None,

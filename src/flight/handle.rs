@@ -9,6 +9,7 @@ use super::oneshot::OneShot;
 use super::target::FlightRef;
 use super::waits::{self, Helping, Shot, Waited};
 use super::{active, trampoline};
+use crate::runtime;
 use crate::sync::Arc;
 use std::fmt;
 use std::future::Future;
@@ -209,6 +210,9 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Future for Handle<T
         if active::contains(flight.id()) {
             return Poll::Ready(Err(Interrupt::WouldDeadlock(waits::self_wait(flight)).into()));
         }
+        if runtime::is_forked() && is_lost(flight) {
+            return Poll::Ready(Err(Interrupt::Shutdown.into()));
+        }
         flight.poke();
         let shot = this.shot().expect("an unresolved handle has a one-shot");
         if shot.register(cx.waker()) {
@@ -217,6 +221,14 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Future for Handle<T
         active::note_awaited(|| this.flight());
         Poll::Pending
     }
+}
+
+/// Whether who executes it is in the parent of this process, so that it will never end here.
+#[cold]
+fn is_lost(flight: &dyn FlightRef) -> bool {
+    let mut lost = false;
+    flight.poke_and_ask(&mut |spawner| lost = spawner.is_forked());
+    lost
 }
 
 // Nothing in it is ever pinned.

@@ -231,16 +231,16 @@ fn drive(
         if moved || (shot.done)() {
             continue;
         }
+        let (parker, path) = (Parker::mine(), active::path());
+        let graph = if inside { graph::global() } else { None };
+        let entry = graph.map(|graph| graph.enter(path.clone(), flight.clone(), parker.waker()));
+        if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, flight)) {
+            drop(entry);
+            return if (shot.done)() { Waited::Resolved } else { deadlock(&cycle) };
+        }
         // Over and not yet told: another thread is about to tell.
         if flight.phase().is_terminal() || runs_elsewhere(flight) || spawner.others_drive(mark) {
             // Another thread drives this runtime too and is at it. What it makes free nobody tells us, so look now and then.
-            let (parker, path) = (Parker::mine(), active::path());
-            let graph = if inside { graph::global() } else { None };
-            let entry = graph.map(|graph| graph.enter(path.clone(), flight.clone(), parker.waker()));
-            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, flight)) {
-                drop(entry);
-                return if (shot.done)() { Waited::Resolved } else { deadlock(&cycle) };
-            }
             if !(shot.register)(&parker.waker()) {
                 spawner.aside(|| parker.doze());
             }

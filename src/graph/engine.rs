@@ -266,7 +266,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
                         me.submit(Message::Woken { outside: false });
                     }
                 };
-                drop(self.spawner.after(at.saturating_sub(now), Job::new(wake)));
+                self.spawner.after(at.saturating_sub(now), Job::new(wake));
             }
             Effect::Warn(text) => self.news(News::Warning(text), duties),
             Effect::Over => duties.over = true,

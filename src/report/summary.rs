@@ -6,8 +6,12 @@ use crate::observe::{Counters, WorkerReport};
 use std::fmt;
 use std::time::Duration;
 
+/// Workers that have a line of their own.
+const SHOWN: usize = 32;
+
 /// Shows a snapshot of a runtime's counters: one line for each thread that ran a job or sleeps ready for one, with the share of
-/// `wall` in which it was busy, then one line for each kind of trouble that occurred. Each line ends with a line end.
+/// `wall` in which it was busy, then one line for each kind of trouble that occurred. Each line ends with a line end. Of more
+/// than 32 threads the others share a line.
 ///
 /// ```
 /// use shardrun::{CounterSummary, Runtime};
@@ -47,7 +51,7 @@ impl<'a> CounterSummary<'a> {
 
 impl fmt::Display for CounterSummary<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for report in self.workers() {
+        for report in self.workers().take(SHOWN) {
             writeln!(
                 f,
                 "{:<10}  {:>5.1} % busy  {:>10} jobs  {:>8} steals  {:>8} sleeps",
@@ -57,6 +61,16 @@ impl fmt::Display for CounterSummary<'_> {
                 report.steals,
                 report.parks,
             )?;
+        }
+        let (mut more, mut busy, mut jobs) = (0_u32, 0.0, 0_u64);
+        for report in self.workers().skip(SHOWN) {
+            more += 1;
+            busy += self.busy_share(report);
+            jobs += report.executed;
+        }
+        if more > 0 {
+            let busy = 100.0 * busy / f64::from(more);
+            writeln!(f, "{more} more     {busy:>5.1} % busy on average, {jobs} jobs together")?;
         }
         let trouble = [
             (self.counters.panics(), "panics caught"),
@@ -104,6 +118,16 @@ mod tests {
                 "1 panics caught",
             ]
         );
+    }
+
+    #[test]
+    fn of_many_workers_the_last_share_a_line() {
+        let workers = (0..10_000).map(|index| report(index, false, 2, 500)).collect();
+        let counters = Counters { workers, ..Counters::default() };
+        let text = CounterSummary::new(&counters, Duration::from_secs(1)).to_string();
+        assert_eq!(text.lines().count(), SHOWN + 2);
+        let shared = "9968 more      50.0 % busy on average, 19936 jobs together";
+        assert_eq!(text.lines().nth(SHOWN), Some(shared));
     }
 
     #[test]

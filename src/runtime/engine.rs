@@ -61,6 +61,8 @@ pub enum RefusedBecause {
     Shutdown,
     /// The process is a fork of the one that built the runtime: its threads are not here.
     Forked,
+    /// The system refused the thread that waits for deadlines, which is started before the first one is taken.
+    NoTimerThread,
 }
 
 /// The shared part of a runtime.

@@ -12,6 +12,12 @@ pub(crate) fn generation() -> u64 {
     GENERATION.load(Ordering::Relaxed)
 }
 
+/// Whether this process is a fork of one that had a runtime.
+#[inline]
+pub(crate) fn is_forked() -> bool {
+    generation() != 0
+}
+
 /// Sees to it that `generation` changes in every forked child. To be called before a runtime starts threads.
 #[cfg(unix)]
 pub(crate) fn watch() {

@@ -77,6 +77,7 @@ impl<F> fmt::Display for Rejected<F> {
         f.write_str(match self.because {
             RefusedBecause::Shutdown => "the runtime is shut down",
             RefusedBecause::Forked => "the runtime's threads were lost in a fork",
+            RefusedBecause::NoTimerThread => "the thread that waits for deadlines could not be started",
         })
     }
 }
@@ -133,15 +134,24 @@ impl Runtime {
     /// Gives the closure back after a shutdown, and in a forked child.
     #[inline]
     pub fn execute<F: FnOnce() + Send + 'static>(&self, work: F) -> Result<(), Rejected<F>> {
-        self.execute_on(Place::default(), work)
+        self.execute_at(Place::default(), work)
     }
 
-    /// As [`execute`](Self::execute), at a place.
+    /// As [`execute`](Self::execute), at a [`Place`] or, on the workers, at a [`Priority`](crate::Priority).
     ///
     /// # Errors
     /// As `execute`.
     #[inline]
-    pub fn execute_on<F: FnOnce() + Send + 'static>(&self, place: Place, work: F) -> Result<(), Rejected<F>> {
+    pub fn execute_on<F: FnOnce() + Send + 'static>(
+        &self,
+        place: impl Into<Place>,
+        work: F,
+    ) -> Result<(), Rejected<F>> {
+        self.execute_at(place.into(), work)
+    }
+
+    #[inline(always)]
+    fn execute_at<F: FnOnce() + Send + 'static>(&self, place: Place, work: F) -> Result<(), Rejected<F>> {
         let engine = self.engine();
         if let Some(because) = engine.refusal() {
             return Err(Rejected { because, work });
@@ -150,7 +160,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Runs many closures at a place: the cheapest way in from outside. How many there were.
+    /// Runs many closures at a [`Place`], or at a [`Priority`](crate::Priority) on the workers: the cheapest way in from outside.
+    /// How many there were.
     ///
     /// They share one place in the queue. Workers take them one by one, in order; what is queued later at the same priority
     /// waits for at most 16 of them, and what is queued at another priority for one. Under the inline and the seeded driver each
@@ -160,12 +171,12 @@ impl Runtime {
     ///
     /// # Errors
     /// Gives the iterator back untouched after a shutdown, and in a forked child.
-    pub fn execute_batch<I>(&self, place: Place, work: I) -> Result<usize, Rejected<I>>
+    pub fn execute_batch<I>(&self, place: impl Into<Place>, work: I) -> Result<usize, Rejected<I>>
     where
         I: IntoIterator,
         I::Item: FnOnce() + Send + 'static,
     {
-        let engine = self.engine();
+        let (engine, place) = (self.engine(), place.into());
         if let Some(because) = engine.refusal() {
             return Err(Rejected { because, work });
         }
@@ -185,13 +196,18 @@ impl Runtime {
         Ok(count)
     }
 
-    /// Runs `work` on the workers, at the default priority, once `delay` has passed on the runtime's clock. After a shutdown
-    /// the closure is dropped at once.
+    /// Runs `work` on the workers, at the default priority, once `delay` has passed on the runtime's clock.
     ///
     /// The deadline only queues the closure: it is late by as much as the workers are busy. A deadline beyond what 64 bits of
-    /// nanoseconds hold is never reached.
-    pub fn after<F: FnOnce() + Send + 'static>(&self, delay: Duration, work: F) -> TimerHandle {
-        self.spawner().after_at(Place::default(), delay, Job::new(work))
+    /// nanoseconds hold is never reached. A shutdown drops the closures of deadlines that have not come.
+    ///
+    /// # Errors
+    /// Gives the closure back after a shutdown, in a forked child, and if the thread that waits for deadlines cannot be started.
+    pub fn after<F: FnOnce() + Send + 'static>(&self, delay: Duration, work: F) -> Result<TimerHandle, Rejected<F>> {
+        match self.spawner().may_wait() {
+            Ok(()) => Ok(self.spawner().after_at(Place::default(), delay, Job::new(work))),
+            Err(because) => Err(Rejected { because, work }),
+        }
     }
 
     /// The time on the runtime's clock: since it was built, or what the clock that was given to the builder says.

@@ -40,6 +40,7 @@ pub use spawner::TimerHandle;
 pub(crate) use affinity::machine;
 pub(crate) use contain::{call as contain, discard};
 pub(crate) use engine::Attached;
+pub(crate) use fork::is_forked;
 pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;

@@ -189,7 +189,7 @@ mod tests {
                 let (sender, receiver) = channel();
                 for n in 0..100 {
                     let sender = sender.clone();
-                    runtime.execute_on(priority.into(), move || sender.send(n).unwrap()).unwrap();
+                    runtime.execute_on(priority, move || sender.send(n).unwrap()).unwrap();
                 }
                 for n in 0..100 {
                     assert_eq!(receiver.recv_timeout(SOON), Ok(n));

@@ -5,7 +5,7 @@
 use super::contain;
 use super::current;
 use super::driven::Driven;
-use super::engine::{Attached, Engine};
+use super::engine::{Attached, Engine, RefusedBecause};
 use super::job::Job;
 use super::place::{Place, Pool, Priority};
 use super::start;
@@ -84,23 +84,30 @@ impl Spawner {
         self.engine.now()
     }
 
-    /// Runs `job` on the workers, at critical priority, once `delay` has passed. After a shutdown the job is dropped at once.
-    pub(crate) fn after(&self, delay: Duration, job: Job) -> TimerHandle {
-        self.after_at(Place::workers(Priority::Critical), delay, job)
+    /// Runs `job` on the workers, at critical priority, once `delay` has passed. Where nothing can wait for that time it runs as
+    /// soon as nothing else does, which is early, but not never; after a shutdown it is dropped.
+    pub(crate) fn after(&self, delay: Duration, job: Job) {
+        match self.may_wait() {
+            Ok(()) => drop(self.after_at(Place::workers(Priority::Critical), delay, job)),
+            Err(_) => drop(self.push(Place::workers(Priority::Maintenance), job)),
+        }
     }
 
-    /// As `after`, at a place.
+    /// Sees to it that a deadline that is set now fires, or says why it would not.
+    pub(crate) fn may_wait(&self) -> Result<(), RefusedBecause> {
+        match self.engine.refusal() {
+            Some(because) => Err(because),
+            // Where a shutdown has come in between, that is why.
+            None => {
+                start::timer(&self.engine).map_err(|_| self.engine.refusal().unwrap_or(RefusedBecause::NoTimerThread))
+            }
+        }
+    }
+
+    /// Queues `job` at a place once `delay` has passed, for a caller that `may_wait`. Beside a shutdown it may be dropped.
     pub(crate) fn after_at(&self, place: Place, delay: Duration, job: Job) -> TimerHandle {
         let engine = &self.engine;
-        if engine.refusal().is_some() {
-            if !contain::dropping(job) {
-                engine.outside_panics.add_shared(1);
-            }
-            engine.outside_dropped.add_shared(1);
-            return TimerHandle { engine: engine.clone(), deadline: Deadline::gone(place) };
-        }
         let deadline = engine.timer.arm(engine.now().saturating_add(delay), place, job);
-        start::timer(engine);
         super::barrier::full(); // pairs with `Crew::close`: a deadline armed beside a shutdown is dropped by one of the two
         if engine.refusal().is_some() {
             engine.drain();

@@ -167,16 +167,17 @@ pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Starts the timer's thread at the first deadline of a runtime with threads. A thread that cannot be started is tried again
-/// at the next deadline.
-pub(crate) fn timer(engine: &Arc<Engine>) {
-    if engine.driven.is_some() || engine.timer.started.swap(true, stat::Ordering::AcqRel) {
-        return;
+/// Sees to it that deadlines fire: starts the timer's thread before the first one of a runtime with threads is taken.
+///
+/// # Errors
+/// The operating system's, or that the runtime is closed. The next deadline tries again.
+pub(crate) fn timer(engine: &Arc<Engine>) -> io::Result<()> {
+    let started = &engine.timer.started;
+    if engine.driven.is_some() || started.load(stat::Ordering::Acquire) {
+        return Ok(());
     }
     let name = format!("{}-timer", engine.config.thread_name);
-    if Threads::start(engine, name, engine.config.stack_size, turn_timer).is_err() {
-        engine.timer.started.store(false, stat::Ordering::Release);
-    }
+    Threads::start_once(engine, started, (name, engine.config.stack_size), turn_timer)
 }
 
 fn turn_timer(engine: Arc<Engine>) {
@@ -201,7 +202,7 @@ fn turn_timer(engine: Arc<Engine>) {
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
     use super::blocking;
-    use crate::runtime::{Place, Pool, Priority, Runtime};
+    use crate::runtime::{Job, Place, Pool, Priority, RefusedBecause, Runtime};
     use crate::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -266,6 +267,24 @@ mod tests {
             end.recv_timeout(SOON).expect("what was taken is run once the worker is back");
             assert_eq!(runtime.counters().spares_missing, 1);
         }
+    }
+
+    #[test]
+    fn b91_a_deadline_is_refused_if_nobody_would_wait_for_it_and_taken_if_the_thread_starts_later() {
+        let runtime = small(0).fail_thread_starts_after(2).build().unwrap();
+        for _ in 0..3 {
+            let refused = runtime.after(Duration::ZERO, || {}).expect_err("no thread can be started");
+            assert_eq!(refused.because, RefusedBecause::NoTimerThread);
+        }
+        // What the engine itself needs comes early, but comes.
+        let (sender, receiver) = channel();
+        runtime.spawner().after(Duration::from_secs(3_600), Job::new(move || sender.send(()).unwrap()));
+        receiver.recv_timeout(SOON).expect("it is not lost");
+        runtime.engine_for_tests().threads.fail_no_more();
+        let (sender, receiver) = channel();
+        let taken = runtime.after(Duration::ZERO, move || sender.send(()).unwrap());
+        assert!(taken.is_ok());
+        receiver.recv_timeout(SOON).expect("it fires");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! It does not know what they do.
 #![forbid(unsafe_code)]
 
-use crate::sync::stat::{AtomicUsize, Ordering};
+use crate::sync::stat::{AtomicBool, AtomicUsize, Ordering};
 use crate::sync::thread::{self, Builder, JoinHandle};
 use crate::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::io;
@@ -43,6 +43,35 @@ impl Threads {
         stack: usize,
         main: impl FnOnce(Arc<T>) + Send + 'static,
     ) -> io::Result<()> {
+        let me = (**owner).as_ref();
+        Self::start_locked(owner, &mut me.state.lock(), (name, stack), main)
+    }
+
+    /// As [`start`](Self::start), unless `is_started` says that an earlier call has: of those that come at once one starts the
+    /// thread, and each hears what became of it.
+    ///
+    /// # Errors
+    /// As for `start`.
+    pub(crate) fn start_once<T: AsRef<Self> + Send + Sync + 'static>(
+        owner: &Arc<T>,
+        is_started: &AtomicBool,
+        (name, stack): (String, usize),
+        main: impl FnOnce(Arc<T>) + Send + 'static,
+    ) -> io::Result<()> {
+        let mut state = (**owner).as_ref().state.lock();
+        if !is_started.load(Ordering::Relaxed) {
+            Self::start_locked(owner, &mut state, (name, stack), main)?;
+            is_started.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn start_locked<T: AsRef<Self> + Send + Sync + 'static>(
+        owner: &Arc<T>,
+        state: &mut State,
+        (name, stack): (String, usize),
+        main: impl FnOnce(Arc<T>) + Send + 'static,
+    ) -> io::Result<()> {
         struct Ended<T: AsRef<Threads>>(Arc<T>);
         impl<T: AsRef<Threads>> Drop for Ended<T> {
             fn drop(&mut self) {
@@ -51,12 +80,10 @@ impl Threads {
                 threads.ended.notify_all();
             }
         }
-        let me = (**owner).as_ref();
-        let mut state = me.state.lock();
         if state.closed {
             return Err(io::Error::other("the runtime is shut down"));
         }
-        me.injected_failure()?;
+        (**owner).as_ref().injected_failure()?;
         let theirs = owner.clone();
         let handle = Builder::new().name(name).stack_size(stack).spawn(move || {
             let ended = Ended(theirs.clone());
@@ -77,6 +104,12 @@ impl Threads {
                 Ok(())
             }
         }
+    }
+
+    /// Ends the injected failures.
+    #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+    pub(crate) fn fail_no_more(&self) {
+        self.fail_after.store(0, Ordering::Relaxed);
     }
 
     /// Starts nothing from now on.

@@ -43,11 +43,6 @@ unsafe impl Send for Deadline {}
 unsafe impl Sync for Deadline {}
 
 impl Deadline {
-    /// One that neither fires nor can be cancelled.
-    pub(crate) fn gone(place: Place) -> Arc<Self> {
-        Arc::new(Self { state: AtomicU32::new(CANCELLED), at: NEVER, place, job: UnsafeCell::new(None) })
-    }
-
     fn take(&self, to: u32) -> Option<Job> {
         // ordering: the cell was written before the deadline was shared, and is read by the one winner only.
         self.state.compare_exchange(ARMED, to, Ordering::AcqRel, Ordering::Acquire).ok()?;

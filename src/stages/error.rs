@@ -180,11 +180,11 @@ impl<H: Host> fmt::Display for StageFailure<H> {
 }
 
 impl<H: Host> Error for StageFailure<H> {
+    /// What stands below the cause, which itself is shown with the failure: see [`cause`](StageFailure::cause).
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match &self.cause {
-            FailureCause::NotFound => None,
-            FailureCause::Host(error) => Some(error),
-            FailureCause::Panicked(report) => Some(report),
+            FailureCause::Host(error) => error.source(),
+            FailureCause::NotFound | FailureCause::Panicked(_) => None,
         }
     }
 }

@@ -7,6 +7,8 @@
 //! a time and switches only inside its own operations.
 
 pub(crate) mod epoch;
+#[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
+mod fence;
 pub(crate) mod map;
 mod mutant;
 pub(crate) mod queue;
@@ -22,12 +24,14 @@ pub(crate) use std::sync::mpsc;
 
 /// Atomics and fences of the world that is built.
 pub(crate) mod atomic {
+    #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
+    pub(crate) use super::fence::fence;
     #[cfg(shardrun_loom)]
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(shardrun_shuttle)]
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
     /// The load that begins a compare-and-swap loop.
     ///

@@ -2,6 +2,7 @@
 //! It does not know what the commands do.
 #![forbid(unsafe_code)]
 
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -44,15 +45,15 @@ pub(crate) struct IndexArgs {
     pub(crate) json: bool,
 
     /// Writes what is in each file as JSON, one file a line
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     pub(crate) outline: Option<PathBuf>,
 
     /// Writes when which worker did what, in Chrome's trace format
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     pub(crate) trace: Option<PathBuf>,
 
     /// Writes the graph of imports in DOT
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     pub(crate) dot: Option<PathBuf>,
 
     /// How many workers; all the CPUs that this process may use if not given
@@ -82,6 +83,14 @@ pub(crate) struct IndexArgs {
     /// Prints no progress
     #[arg(long)]
     pub(crate) no_progress: bool,
+}
+
+/// A path that can be written to. `-`, which elsewhere stands for standard output, is refused: the table goes there.
+fn output_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| {
+        let hint = "standard output is taken; name a file, or ./- for one of that name";
+        if path == Path::new("-") { Err(hint) } else { Ok(path) }
+    })
 }
 
 impl IndexArgs {

@@ -129,18 +129,22 @@ impl Summary<'_> {
         let files: usize = self.cycles.iter().map(Vec::len).sum();
         let _ = writeln!(out, "\n{} cycles of {} files", grouped(self.cycles.len() as u64), grouped(files as u64));
         for cycle in self.cycles.iter().take(CYCLES_SHOWN) {
-            let shown: Vec<String> =
-                cycle.iter().take(MEMBERS_SHOWN).map(|&file| printable(self.tree.path(file))).collect();
+            let mut number = grouped(cycle.len() as u64);
+            for &file in cycle.iter().take(MEMBERS_SHOWN) {
+                let _ = writeln!(out, "  {number:>9}  {}", printable(self.tree.path(file)));
+                number.clear();
+            }
             let more = cycle.len().saturating_sub(MEMBERS_SHOWN);
-            let rest = if more > 0 { format!(", and {} more", grouped(more as u64)) } else { String::new() };
-            let _ = writeln!(out, "  {:>9}  {}{rest}", grouped(cycle.len() as u64), shown.join(", "));
+            if more > 0 {
+                let _ = writeln!(out, "  {:>9}  and {} more", "", grouped(more as u64));
+            }
         }
     }
 
     fn engine(&self, out: &mut String) {
-        out.push_str("\nstage     done         time\n");
+        out.push_str("\nstage          done  time, all workers\n");
         for (stage, sum) in STAGES.iter().zip(&self.totals.stages).filter(|(_, sum)| sum.done > 0) {
-            let _ = writeln!(out, "{stage:<8}  {:>9}  {:>8.3} s", grouped(sum.done), sum.time.as_secs_f64());
+            let _ = writeln!(out, "{stage:<8}  {:>9}  {:>15.3} s", grouped(sum.done), sum.time.as_secs_f64());
         }
         out.push('\n');
         let _ = write!(out, "{}", CounterSummary::new(self.counters, self.wall));
