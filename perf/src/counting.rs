@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
+static MOST_BYTES: AtomicI64 = AtomicI64::new(0);
 static LIVE_BLOCKS: AtomicI64 = AtomicI64::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 static BYTES: AtomicU64 = AtomicU64::new(0);
@@ -36,8 +37,14 @@ pub fn snapshot() -> Snapshot {
     }
 }
 
+/// The most bytes that were live at a time since this was asked last.
+pub fn most_bytes() -> i64 {
+    MOST_BYTES.swap(LIVE_BYTES.load(Ordering::SeqCst), Ordering::SeqCst)
+}
+
 fn gained(bytes: usize) {
-    LIVE_BYTES.fetch_add(bytes as i64, Ordering::Relaxed);
+    let live = LIVE_BYTES.fetch_add(bytes as i64, Ordering::Relaxed) + bytes as i64;
+    MOST_BYTES.fetch_max(live, Ordering::Relaxed);
     LIVE_BLOCKS.fetch_add(1, Ordering::Relaxed);
     CALLS.fetch_add(1, Ordering::Relaxed);
     BYTES.fetch_add(bytes as u64, Ordering::Relaxed);

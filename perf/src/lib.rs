@@ -2,6 +2,7 @@
 //! It knows no group: what is compared with what stands in the binaries.
 
 pub mod counting;
+pub mod graphs;
 #[path = "../../tests/support/memory_host.rs"]
 pub mod host;
 pub mod latch;

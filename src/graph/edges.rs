@@ -91,6 +91,11 @@ impl Lists {
         self.starts[list as usize + 1] - self.starts[list as usize]
     }
 
+    /// How long each list is, in order.
+    pub(crate) fn counts(&self) -> impl ExactSizeIterator<Item = u32> + '_ {
+        self.starts.windows(2).map(|pair| pair[1] - pair[0])
+    }
+
     /// The first number whose list holds itself.
     pub(crate) fn self_edge(&self) -> Option<u32> {
         (0..self.len() as u32).find(|list| self.of(*list).contains(list))

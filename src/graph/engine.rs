@@ -3,20 +3,18 @@
 #![forbid(unsafe_code)]
 
 use super::combine::{Left, ROUNDS_MAX, Section};
+use super::course::{Course, OnCourse};
 use super::ended::TaskFailure;
 use super::ids::TaskId;
 use super::machine::{Effect, End, Finish, Machine};
 use super::observer::{Lines, RunObserver};
 use super::outcome::{Ledger, RunReport, TaskOutcome};
 use super::policy::{PolicyWaker, Usage};
-use super::run::RunError;
 use super::status::TaskStatus;
 use super::task::{Launch, Ran, TaskCx};
-use crate::flight::{
-    CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Phase, catch, spawn_future_with,
-};
+use crate::flight::{CancellationToken, catch, spawn_future_with};
 use crate::runtime::{Job, Place, Spawner, current_pool};
-use crate::sync::{Arc, OnceLock, Weak};
+use crate::sync::{Arc, Weak};
 use ahash::AHashMap;
 use std::future::Future;
 use std::time::Duration;
@@ -88,19 +86,13 @@ struct Teller {
 pub(crate) struct Engine<X: Send + Sync + 'static> {
     pub(crate) ledger: Arc<Ledger<X>>,
     pub(crate) body: Box<dyn Body<X>>,
-    pub(crate) spawner: Spawner,
-    pub(crate) place: Place,
-    pub(crate) began: Duration,
+    pub(crate) course: Course<RunReport<X>>,
     /// Cancelled when bodies should stop.
     pub(crate) stop: CancellationToken,
     decide: Section<Message<X>, Decider<X>>,
     tell: Section<News, Teller>,
     observer: Box<dyn RunObserver<X>>,
     observed: bool,
-    completion: Arc<Completion<RunReport<X>, RunError>>,
-    over: OnceLock<()>,
-    /// Takes the host's abort signal back when the run is gone.
-    abort: OnceLock<CancelRegistration>,
     me: Weak<Self>,
 }
 
@@ -113,35 +105,24 @@ pub(crate) struct Parts<X: Send + Sync + 'static> {
     pub(crate) stop: CancellationToken,
     pub(crate) machine: Machine,
     pub(crate) observer: Option<Box<dyn RunObserver<X>>>,
-    pub(crate) completion: Arc<Completion<RunReport<X>, RunError>>,
 }
 
 impl<X: Send + Sync + 'static> Engine<X> {
     pub(crate) fn new(parts: Parts<X>) -> Arc<Self> {
-        let Parts { ledger, body, spawner, place, stop, machine, observer, completion } = parts;
+        let Parts { ledger, body, spawner, place, stop, machine, observer } = parts;
         let decider = Decider { machine, effects: Vec::new(), owing: AHashMap::new(), aborted: false };
         let teller = Teller { lines: Lines::default(), warnings: Vec::new() };
         Arc::new_cyclic(|me| Self {
             ledger,
             body,
-            began: spawner.now(),
-            spawner,
-            place,
+            course: Course::new(spawner, place),
             stop,
             decide: Section::new(decider),
             tell: Section::new(teller),
             observed: observer.is_some(),
             observer: observer.unwrap_or_else(|| Box::new(super::observer::Nobody)),
-            completion,
-            over: OnceLock::new(),
-            abort: OnceLock::new(),
             me: me.clone(),
         })
-    }
-
-    /// Keeps the registration at the host's abort signal.
-    pub(crate) fn abort_with(&self, registration: CancelRegistration) {
-        _ = self.abort.set(registration);
     }
 
     /// Tells the run something, and decides what follows if nobody else does.
@@ -158,7 +139,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
             let left = self.decide.serve(ROUNDS_MAX, |decider, message| self.decide(decider, message, &mut duties));
             if let Some(job) = duties.hot {
                 // Refused after a shutdown: dropping it says so.
-                drop(self.spawner.push_hot(self.place, job));
+                drop(self.course.spawner.push_hot(self.course.place, job));
             }
             if duties.tell {
                 self.tell_all();
@@ -171,10 +152,10 @@ impl<X: Send + Sync + 'static> Engine<X> {
 
     /// Sends somebody else to go on serving. False after a shutdown: then few arrive, and the caller goes on.
     fn hand_over(&self, which: fn(Arc<Self>) -> Baton<X>) -> bool {
-        let Some(me) = self.me.upgrade().filter(|_| !self.spawner.is_closed()) else { return false };
+        let Some(me) = self.me.upgrade().filter(|_| !self.course.spawner.is_closed()) else { return false };
         let baton = which(me);
         // Dropped unrun, it serves where it is dropped.
-        drop(self.spawner.push(self.place, Job::new(move || drop(baton))));
+        drop(self.course.spawner.push(self.course.place, Job::new(move || drop(baton))));
         true
     }
 
@@ -183,20 +164,20 @@ impl<X: Send + Sync + 'static> Engine<X> {
         let outcome = TaskOutcome::unrun(task, TaskStatus::Aborted);
         let end = End::Outcome { status: TaskStatus::Aborted, owes: false };
         self.submit(Message::Abort);
-        self.submit(Message::ended(outcome, end, Usage::default(), None, self.spawner.now()));
+        self.submit(Message::ended(outcome, end, Usage::default(), None, self.course.spawner.now()));
     }
 
     /// Polls a future of the run's until it is over. Nobody waits for it by handle.
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
-        spawn_future_with(&self.spawner, self.place, future).detach();
+        spawn_future_with(&self.course.spawner, self.course.place, future).detach();
     }
 
     fn decide(&self, decider: &mut Decider<X>, message: Message<X>, duties: &mut Duties) {
         let Decider { machine, effects, owing, aborted } = decider;
         let now = match &message {
             _ if !machine.is_timed() => Duration::ZERO,
-            Message::Ended(ended) => ended.at.saturating_sub(self.began),
-            _ => self.spawner.now().saturating_sub(self.began),
+            Message::Ended(ended) => ended.at.saturating_sub(self.course.began),
+            _ => self.course.spawner.now().saturating_sub(self.course.began),
         };
         let mut outcome = None;
         match message {
@@ -250,11 +231,11 @@ impl<X: Send + Sync + 'static> Engine<X> {
                 let launch = Launch::new(me, task, again, tainted);
                 let job = Job::new(move || launch.run());
                 // On a worker of the pool the best one runs next there; elsewhere all are queued in order.
-                if duties.hot.is_none() && current_pool(&self.spawner) == Some(self.place.pool) {
+                if duties.hot.is_none() && current_pool(&self.course.spawner) == Some(self.course.place.pool) {
                     duties.hot = Some(job);
                 } else {
                     // Refused after a shutdown: dropping it says so.
-                    drop(self.spawner.push(self.place, job));
+                    drop(self.course.spawner.push(self.course.place, job));
                 }
             }
             Effect::Finish(finish) => self.finish(finish, outcome, duties),
@@ -266,7 +247,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
                         me.submit(Message::Woken { outside: false });
                     }
                 };
-                self.spawner.after(at.saturating_sub(now), Job::new(wake));
+                self.course.spawner.after(at.saturating_sub(now), Job::new(wake));
             }
             Effect::Warn(text) => self.news(News::Warning(text), duties),
             Effect::Over => duties.over = true,
@@ -336,10 +317,8 @@ impl<X: Send + Sync + 'static> Engine<X> {
             News::Warning(text) => self.warn(teller, text),
             News::Stop => self.stop.cancel(),
             News::Over => {
-                let elapsed = self.spawner.now().saturating_sub(self.began);
                 let warnings = std::mem::take(&mut teller.warnings);
-                _ = self.over.set(());
-                self.completion.resolve(Ok(RunReport { ledger: self.ledger.clone(), elapsed, warnings }));
+                self.course.end(|elapsed| RunReport { ledger: self.ledger.clone(), elapsed, warnings });
             }
         }
     }
@@ -385,37 +364,18 @@ impl<X: Send + Sync + 'static> Drop for Baton<X> {
     }
 }
 
-impl<X: Send + Sync + 'static> FlightRef for Engine<X> {
-    fn id(&self) -> FlightId {
-        FlightId::of(self, 0)
+impl<X: Send + Sync + 'static> OnCourse for Engine<X> {
+    type Report = RunReport<X>;
+
+    fn course(&self) -> &Course<RunReport<X>> {
+        &self.course
     }
 
     fn describe(&self) -> String {
         format!("run of {} tasks", self.ledger.plan.len())
     }
 
-    fn spawner(&self) -> Spawner {
-        self.spawner.clone()
-    }
-
-    fn place(&self) -> Place {
-        self.place
-    }
-
-    fn phase(&self) -> Phase {
-        if self.over.get().is_some() { Phase::Done } else { Phase::Claimed }
-    }
-
-    fn help(&self) -> bool {
-        false
-    }
-
-    fn watch(&self) -> bool {
-        false
-    }
-
-    /// Its only owner withdraws: the run is aborted.
-    fn leave(&self) {
+    fn abort(&self) {
         self.submit(Message::Abort);
     }
 }

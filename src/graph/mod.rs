@@ -5,6 +5,7 @@ mod budget;
 mod builder;
 pub(crate) mod combine;
 pub(crate) mod counted;
+mod course;
 mod edges;
 mod ended;
 mod engine;

@@ -2,6 +2,7 @@
 //! It does not know how the run is decided.
 #![forbid(unsafe_code)]
 
+use super::course;
 use super::ended::TaskEnd;
 use super::engine::{Body, Engine, Message, Parts};
 use super::ids::TaskId;
@@ -12,7 +13,7 @@ use super::plan::Plan;
 use super::policy::Policy;
 use super::status::ContinueMode;
 use super::task::{Ran, TaskCx};
-use crate::flight::{CancellationToken, Completion, Handle, Interrupt, catch};
+use crate::flight::{CancellationToken, Handle, Interrupt, catch};
 use crate::runtime::{Place, Priority, Runtime};
 use crate::sync::{Arc, Weak};
 use std::fmt;
@@ -144,7 +145,6 @@ impl<X: Send + Sync + 'static> Run<X> {
             drain_after: self.drain_after,
             timed: self.timed,
         };
-        let completion = Completion::new();
         let engine = Engine::new(Parts {
             ledger: Arc::new(Ledger::new(self.plan.clone())),
             body,
@@ -153,15 +153,10 @@ impl<X: Send + Sync + 'static> Run<X> {
             stop: CancellationToken::new(),
             machine: Machine::new(self.plan, rules),
             observer: self.observer,
-            completion: completion.clone(),
         });
         let control = RunControl { engine: Arc::downgrade(&engine) };
-        if let Some(token) = self.abort_on {
-            let control = control.clone();
-            engine.abort_with(token.on_cancel(move || control.abort()));
-        }
-        engine.submit(Message::Begin);
-        RunHandle { handle: Handle::pending(completion, engine), control }
+        let handle = course::launch(engine, self.abort_on.as_ref(), |engine| engine.submit(Message::Begin));
+        RunHandle { handle, control }
     }
 }
 

@@ -107,14 +107,14 @@ impl<X: Send + Sync + 'static> Launch<X> {
             let outcome = TaskOutcome::unrun(cx.task, TaskStatus::Aborted);
             let end = End::Outcome { status: TaskStatus::Aborted, owes: false };
             return self.answer(|engine| {
-                let now = engine.spawner.now();
+                let now = engine.course.spawner.now();
                 Message::ended(outcome, end, Usage::default(), None, now)
             });
         }
         if !self.again {
             cx.engine.tell_started(cx.task);
         }
-        let began = cx.engine.spawner.now();
+        let began = cx.engine.course.spawner.now();
         match cx.engine.body.run(cx) {
             Ran::Over(result) => Running { launch: self, began }.over(result),
             Ran::Later(begin) => begin(Running { launch: self, began }),
@@ -182,7 +182,7 @@ impl<X: Send + Sync + 'static> Running<X> {
             Ok(Err(TaskFailure::NothingToRestore)) if self.launch.is_restore() => {
                 let outcome = TaskOutcome::unrun(task, TaskStatus::Aborted);
                 return self.launch.answer(|engine| {
-                    let now = engine.spawner.now();
+                    let now = engine.course.spawner.now();
                     Message::ended(outcome, End::Demoted, Usage::default(), None, now)
                 });
             }
@@ -195,8 +195,8 @@ impl<X: Send + Sync + 'static> Running<X> {
         let mut outcome = TaskOutcome::unrun(task, TaskStatus::Failed);
         outcome.more = More::boxed(None, None, Some(failure.message().to_owned()));
         self.launch.answer(|engine| {
-            let now = engine.spawner.now();
-            outcome.began = nanos(began.saturating_sub(engine.began));
+            let now = engine.course.spawner.now();
+            outcome.began = nanos(began.saturating_sub(engine.course.began));
             Message::ended(outcome, End::Rejected, Usage::default(), Some(failure), now)
         });
     }
@@ -207,11 +207,11 @@ impl<X: Send + Sync + 'static> Running<X> {
         let creditor = owes.and_then(|owed| self.launch.cx.as_ref().map(|cx| (owed, cx.engine.clone())));
         let owes = creditor.is_some();
         self.launch.answer(|engine| {
-            let now = engine.spawner.now();
+            let now = engine.course.spawner.now();
             let mut outcome = TaskOutcome::unrun(task, status);
             outcome.exit_code = exit_code;
             outcome.attempts = attempts;
-            outcome.began = nanos(began.saturating_sub(engine.began));
+            outcome.began = nanos(began.saturating_sub(engine.course.began));
             outcome.duration = nanos(now.saturating_sub(began));
             outcome.more = More::boxed(value, peak_memory, None);
             Message::ended(outcome, End::Outcome { status, owes }, Usage { peak_memory }, None, now)

@@ -4,8 +4,10 @@
 
 use super::check;
 use crate::graph::counted::hands::Hands;
+use crate::graph::counted::seats::Seats;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::cell::UnsafeCell;
 use crate::sync::thread::spawn;
 
 /// What helpers share: entries that were pushed, one relaxed counter each as a deque's emptiness is, and who was sent for.
@@ -59,5 +61,43 @@ fn pushed_work_is_seen_by_who_leaves_or_its_pusher_sends_for_somebody() {
         let back = leavers.into_iter().map(|leaver| leaver.join().unwrap()).filter(|back| *back).count();
         let helped = back as u64 + run.sent.load(Ordering::Relaxed);
         assert_eq!(helped, 2, "two have left, and there is work for both");
+    });
+}
+
+/// What is touched by who sits at the one seat, as the words of a run that only one may help are: plain data, so that loom
+/// reports two at once, or one who does not see the other's, as a race.
+struct Alone {
+    hands: Hands,
+    seats: Seats,
+    count: UnsafeCell<u64>,
+}
+
+// SAFETY: the count is touched by who has the one seat.
+unsafe impl Sync for Alone {}
+
+/// Three who want the one seat: whoever joins finds it free in the end, and finds all that others did there.
+#[test]
+fn who_takes_a_seat_finds_what_its_last_owner_left() {
+    check(|| {
+        let run = Arc::new(Alone { hands: Hands::new(1), seats: Seats::new(1), count: UnsafeCell::new(0) });
+        let sits = |run: &Alone| {
+            if !run.hands.join() {
+                return 0;
+            }
+            let seat = run.seats.take();
+            // SAFETY: touched by who has the one seat.
+            run.count.with_mut(|count| unsafe { *count += 1 });
+            run.seats.give_up(seat);
+            run.hands.leave();
+            1
+        };
+        let other = || {
+            let run = run.clone();
+            spawn(move || sits(&run))
+        };
+        let others = [other(), other()];
+        let sat = sits(&run) + others.into_iter().map(|other| other.join().unwrap()).sum::<u64>();
+        // SAFETY: the others have ended.
+        assert_eq!(run.count.with(|count| unsafe { *count }), sat, "what one did is lost");
     });
 }

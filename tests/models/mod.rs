@@ -9,6 +9,7 @@ mod flight_oneshot;
 mod flight_state;
 mod graph_hands;
 mod graph_section;
+mod graph_word;
 mod runner;
 mod runtime_jobs;
 mod runtime_parking;

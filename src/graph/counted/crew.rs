@@ -1,27 +1,26 @@
 //! The helpers of a counted run: each runs tasks of it for a while, releases what they make ready, and gives way.
 //! It does not know who waits for the run. Nothing here waits, and no word is written by every task but those of its own edges.
 //!
-//! A task's word counts the dependencies that are not over; who takes it to zero owns the task. Helpers join while there
-//! is more work than helpers, and leave when they find none: *push, fence, count helpers* against *leave, fence, look for
-//! work*. That handshake decides about parallelism only: whoever pushed drains what it pushed before it leaves.
+//! Helpers join while there is more work than helpers, and leave when they find none: *push, fence, count helpers* against
+//! *leave, fence, look for work*. That handshake decides about parallelism only: whoever pushed drains what it pushed before
+//! it leaves. Where no more than one may help, there is one from the begin to the end, and words are counted without atomics.
 
+use super::super::course::{Course, OnCourse};
 use super::super::ids::TaskId;
 use super::super::plan::Plan;
-use super::super::run::RunError;
 use super::super::status::{ContinueMode, TaskStatus};
 use super::hands::Hands;
 use super::seats::Seats;
+use super::word::{DOOMED, Word};
 use super::{CountedEnd, CountedReport};
-use crate::flight::{CancelRegistration, Completion, FlightId, FlightRef, Phase, catch};
+use crate::flight::catch;
 use crate::runtime::{Job, Place, Spawner};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal, Worker};
-use crate::sync::{Arc, OnceLock, Weak};
+use crate::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// In a task's word and in a queued entry: something that it depends on did not end well.
-const DOOMED: u32 = 1 << 31;
 /// No task.
 const NONE: u32 = u32::MAX;
 /// First tasks that a helper takes at a time.
@@ -41,18 +40,14 @@ pub(super) struct Parts {
     pub(super) place: Place,
     pub(super) helpers_max: u32,
     pub(super) spawner: Spawner,
-    pub(super) completion: Arc<Completion<CountedReport, RunError>>,
 }
 
 pub(super) struct Crew<F> {
     plan: Arc<Plan>,
     body: F,
     mode: ContinueMode,
-    place: Place,
-    spawner: Spawner,
-    completion: Arc<Completion<CountedReport, RunError>>,
-    began: Duration,
-    words: Box<[AtomicU32]>,
+    course: Course<CountedReport>,
+    words: Box<[Word]>,
     seats: Seats,
     stop: AtomicU32,
     hands: Hands,
@@ -63,32 +58,22 @@ pub(super) struct Crew<F> {
     left: CachePadded<AtomicU64>,
     failures: AtomicU32,
     bad: Injector<(u32, TaskStatus)>,
-    over: OnceLock<()>,
-    abort: OnceLock<CancelRegistration>,
     me: Weak<Self>,
-}
-
-/// What can be aborted.
-pub(super) trait Abort {
-    fn abort(&self);
 }
 
 impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F> {
     pub(super) fn new(parts: Parts, body: F) -> Arc<Self> {
-        let Parts { plan, mode, place, helpers_max, spawner, completion } = parts;
+        let Parts { plan, mode, place, helpers_max, spawner } = parts;
+        let course = Course::new(spawner, place);
         let deps = plan.deps();
-        let words = (0..plan.len() as u32).map(|task| AtomicU32::new(deps.count(task))).collect();
+        let words = deps.counts().map(Word::new).collect();
         let first_count = plan.order().iter().take_while(|task| deps.count(**task) == 0).count() as u64;
-        let began = spawner.now();
         let left = plan.len() as u64;
         Arc::new_cyclic(|me| Self {
             plan,
             body,
             mode,
-            place,
-            spawner,
-            completion,
-            began,
+            course,
             words,
             seats: Seats::new(helpers_max as usize),
             stop: AtomicU32::new(0),
@@ -98,14 +83,8 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
             left: CachePadded::new(AtomicU64::new(left)),
             failures: AtomicU32::new(0),
             bad: Injector::new(),
-            over: OnceLock::new(),
-            abort: OnceLock::new(),
             me: me.clone(),
         })
-    }
-
-    pub(super) fn abort_with(&self, registration: CancelRegistration) {
-        _ = self.abort.set(registration);
     }
 
     pub(super) fn begin(&self) {
@@ -125,7 +104,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
             let seat = self.seats.take();
             let helper = Helper { run: Some(run), seat: seat as u32, quota: 1 };
             // Refused after a shutdown: dropping it ends the run.
-            drop(self.spawner.push(self.place, Job::new(move || helper.run())));
+            drop(self.course.spawner.push(self.course.place, Job::new(move || helper.run())));
         }
     }
 
@@ -179,18 +158,15 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
 
     /// A task is over: the first dependent that it makes ready is the caller's, the others go into its deque.
     #[inline]
-    fn release(&self, task: u32, doom: bool, deque: &Worker<u32>) -> u32 {
+    fn release<const ALONE: bool>(&self, task: u32, doom: bool, deque: &Worker<u32>) -> u32 {
         let (mut next, mut shared) = (NONE, false);
         for &dependent in self.plan.edges_out().of(task) {
             let word = &self.words[dependent as usize];
             if doom {
-                // ordering: read by who takes the count to zero, in the same word, which our subtraction below precedes.
-                word.fetch_or(DOOMED, Ordering::Relaxed);
+                word.doom();
             }
-            // ordering: Release hands on what the task did; Acquire, for who takes it to zero, what all the others did.
-            let was = word.fetch_sub(1, Ordering::AcqRel);
-            if was & !DOOMED == 1 {
-                let entry = dependent | (was & DOOMED);
+            if let Some(doomed) = word.release::<ALONE>() {
+                let entry = dependent | doomed;
                 if next == NONE {
                     next = entry;
                 } else {
@@ -199,7 +175,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
                 }
             }
         }
-        if shared {
+        if shared && !ALONE {
             self.pushed();
         }
         next
@@ -241,13 +217,21 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
             }
         }
         bad.sort_unstable_by_key(|bad| bad.0);
-        let elapsed = self.spawner.now().saturating_sub(self.began);
-        _ = self.over.set(());
-        self.completion.resolve(Ok(CountedReport { plan: self.plan.clone(), elapsed, bad }));
+        self.course.end(|elapsed| CountedReport { plan: self.plan.clone(), elapsed, bad });
     }
 }
 
-impl<F> Abort for Crew<F> {
+impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> OnCourse for Crew<F> {
+    type Report = CountedReport;
+
+    fn course(&self) -> &Course<CountedReport> {
+        &self.course
+    }
+
+    fn describe(&self) -> String {
+        format!("counted run of {} tasks", self.plan.len())
+    }
+
     fn abort(&self) {
         // ordering: only a hint to begin no more.
         self.stop.fetch_max(ABORT, Ordering::Relaxed);
@@ -264,7 +248,7 @@ struct Helper<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'stati
 impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper<R, F> {
     fn run(mut self) {
         let Some(run) = self.run.clone() else { return };
-        let spawner = &run.spawner;
+        let spawner = &run.course.spawner;
         loop {
             let began = spawner.now();
             let (done, dry) = self.slice(&run);
@@ -273,7 +257,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
                 let quick = spawner.now().saturating_sub(began) < SLICE_MAX;
                 self.quota = if quick { (self.quota * 2).min(QUOTA_MAX) } else { (self.quota / 2).max(1) };
                 // Refused after a shutdown: dropping it ends the run.
-                drop(spawner.push_next(run.place, Job::new(move || self.run())));
+                drop(spawner.push_next(run.course.place, Job::new(move || self.run())));
                 return;
             }
             if !self.stay(&run) {
@@ -285,6 +269,10 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
 
     /// Runs up to a quota of tasks: how many, and whether it stopped for want of work.
     fn slice(&self, run: &Crew<F>) -> (u32, bool) {
+        if run.hands.most() == 1 { self.slice_of::<true>(run) } else { self.slice_of::<false>(run) }
+    }
+
+    fn slice_of<const ALONE: bool>(&self, run: &Crew<F>) -> (u32, bool) {
         // SAFETY: a helper has taken its seat, and runs on one thread at a time.
         let deque = unsafe { run.seats.deque(self.seat as usize) };
         let mut done = 0;
@@ -292,7 +280,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
             let Some(mut entry) = deque.pop().or_else(|| self.find(run, deque)) else { return (done, true) };
             loop {
                 let doom = run.execute(entry);
-                let next = run.release(entry & !DOOMED, doom, deque);
+                let next = run.release::<ALONE>(entry & !DOOMED, doom, deque);
                 done += 1;
                 if next == NONE {
                     break;
@@ -340,40 +328,5 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Drop f
                 return;
             }
         }
-    }
-}
-
-impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> FlightRef for Crew<F> {
-    fn id(&self) -> FlightId {
-        FlightId::of(self, 0)
-    }
-
-    fn describe(&self) -> String {
-        format!("counted run of {} tasks", self.plan.len())
-    }
-
-    fn spawner(&self) -> Spawner {
-        self.spawner.clone()
-    }
-
-    fn place(&self) -> Place {
-        self.place
-    }
-
-    fn phase(&self) -> Phase {
-        if self.over.get().is_some() { Phase::Done } else { Phase::Claimed }
-    }
-
-    fn help(&self) -> bool {
-        false
-    }
-
-    fn watch(&self) -> bool {
-        false
-    }
-
-    /// Its only owner withdraws: the run is aborted.
-    fn leave(&self) {
-        self.abort();
     }
 }

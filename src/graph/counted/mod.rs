@@ -3,16 +3,18 @@
 
 mod crew;
 pub(crate) mod hands;
-mod seats;
+pub(crate) mod seats;
+pub(crate) mod word;
 
+use super::course;
 use super::ids::TaskId;
 use super::plan::Plan;
 use super::run::RunError;
 use super::status::{ContinueMode, TaskStatus};
-use crate::flight::{CancellationToken, Completion, Handle};
+use crate::flight::{CancellationToken, Handle};
 use crate::runtime::{Place, Priority, Runtime};
 use crate::sync::Arc;
-use crew::{Abort, Crew, Parts};
+use crew::{Crew, Parts};
 use std::fmt;
 use std::time::Duration;
 
@@ -132,7 +134,6 @@ impl CountedRun {
         body: impl Fn(TaskId) -> R + Send + Sync + 'static,
     ) -> Handle<CountedReport, RunError> {
         let workers = u32::try_from(runtime.workers().max(1)).unwrap_or(u32::MAX);
-        let completion = Completion::new();
         let crew = Crew::new(
             Parts {
                 helpers_max: self.plan.concurrency().unwrap_or(workers).min(workers),
@@ -140,20 +141,10 @@ impl CountedRun {
                 mode: self.mode,
                 place: self.place,
                 spawner: runtime.spawner().clone(),
-                completion: completion.clone(),
             },
             body,
         );
-        if let Some(token) = self.abort_on {
-            let weak = Arc::downgrade(&crew);
-            crew.abort_with(token.on_cancel(move || {
-                if let Some(crew) = weak.upgrade() {
-                    crew.abort();
-                }
-            }));
-        }
-        crew.begin();
-        Handle::pending(completion, crew)
+        course::launch(crew, self.abort_on.as_ref(), |crew| crew.begin())
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
-use shardrun::{CountedRun, Driver, Place, Plan, Request, Run, Runtime, Stages, TaskId};
+use shardrun::{CountedRun, Driver, Place, Plan, Policy, Request, Run, Runtime, Stages};
+use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -31,7 +32,10 @@ pub const ALL: &[Operation] = &[
     ("batch-atomic-member", 8_000, batch),
     ("graph-plan-task", 20_000, graph_plan),
     ("graph-counted-task", 20_000, graph_counted),
+    ("graph-shared-task", 20_000, graph_shared),
     ("graph-decided-task", 20_000, graph_decided),
+    ("graph-weighed-task", 20_000, graph_weighed),
+    ("graph-limited-task", 20_000, graph_limited),
 ];
 
 /// Files, or keys, that exist before an operation on old ones begins.
@@ -240,29 +244,14 @@ fn batch(n: u64) {
     }
 }
 
-/// Tasks in layers of a hundred, each but those of the first layer after three of the layer before.
-fn layers(tasks: u64) -> Plan {
-    const WIDTH: usize = 100;
-    let mut plan = Plan::builder();
-    let mut ids: Vec<TaskId> = Vec::with_capacity(tasks as usize);
-    for task in 0..tasks as usize {
-        let (layer, at) = (task / WIDTH, task % WIDTH);
-        let before = layer.checked_sub(1).map(|layer| layer * WIDTH);
-        let deps = before.into_iter().flat_map(|first| [at, (at + 1) % WIDTH, (at + 7) % WIDTH].map(|at| first + at));
-        let entry = plan.task("").after_all(deps.map(|task| ids[task]));
-        ids.push(entry.id());
-    }
-    accept(plan.build())
-}
-
 /// Collecting, checking and ranking; beyond the size up to which dependents are counted exactly.
 fn graph_plan(n: u64) {
-    black_box(layers(n));
+    black_box(Shape::layers(n as usize).plan());
 }
 
 /// One plan, run as often as makes N tasks.
-fn graph_runs(n: u64, run: impl Fn(&Arc<Plan>, &Runtime)) {
-    let plan = Arc::new(layers(10_000));
+fn graph_runs(n: u64, plan: Plan, run: impl Fn(&Arc<Plan>, &Runtime)) {
+    let plan = Arc::new(plan);
     let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
     for _ in 0..n / 10_000 {
         run(&plan, &runtime);
@@ -270,16 +259,44 @@ fn graph_runs(n: u64, run: impl Fn(&Arc<Plan>, &Runtime)) {
 }
 
 fn graph_counted(n: u64) {
-    graph_runs(n, |plan, runtime| {
+    graph_runs(n, Shape::layers(10_000).plan(), |plan, runtime| {
         let mut run = accept(CountedRun::new(plan.clone())).start(runtime, consume);
         runtime.drive_all();
         assert!(run.try_get().is_some(), "the run is over");
     });
 }
 
+/// The same with the words shared: two may help, of whom one is held elsewhere.
+fn graph_shared(n: u64) {
+    let runtime = Runtime::builder().workers(2).io_threads(0).spin(Duration::ZERO).build().expect("the runtime starts");
+    let open = held(&runtime);
+    let plan = Arc::new(Shape::layers(10_000).plan());
+    for _ in 0..n / 10_000 {
+        let run = accept(CountedRun::new(plan.clone())).start(&runtime, consume);
+        assert!(accept(run.wait()).is_success());
+    }
+    drop(open);
+}
+
 fn graph_decided(n: u64) {
-    graph_runs(n, |plan, runtime| {
-        let mut run = Run::<()>::new(plan.clone()).start(runtime, |cx| consume(cx.task()));
+    decided(n, Shape::layers(10_000).plan(), |_| None);
+}
+
+/// Weights that make every layer's tasks differ.
+fn graph_weighed(n: u64) {
+    let plan = Shape::layers(10_000).plan_with(|_| {}, |task, entry| entry.weight(f64::from(task % 7)));
+    decided(n, plan, |_| None);
+}
+
+/// Weights, two pools, and a budget that is asked for each task that is in neither.
+fn graph_limited(n: u64) {
+    decided(n, limited(10_000), |plan| Some(admitting(plan)));
+}
+
+fn decided(n: u64, plan: Plan, policy: fn(&Plan) -> Option<Box<dyn Policy>>) {
+    graph_runs(n, plan, |plan, runtime| {
+        let run = policy(plan).into_iter().fold(Run::<()>::new(plan.clone()), Run::policy);
+        let mut run = run.start(runtime, |cx| consume(cx.task()));
         runtime.drive_all();
         assert!(run.try_get().is_some(), "the run is over");
     });

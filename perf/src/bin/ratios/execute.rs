@@ -15,7 +15,7 @@ const TASKS: usize = 10_000;
 const BURST: usize = 250;
 
 /// Time, CPU and context switches per task of repetitions of `once`, which returns its nanoseconds: enough of them for some 80,000 tasks.
-fn per_task(tasks: usize, mut once: impl FnMut() -> f64) -> Sample {
+pub fn per_task(tasks: usize, mut once: impl FnMut() -> f64) -> Sample {
     let repeats = (80_000 / tasks).clamp(1, 100);
     once();
     let (cpu, switches) = (place::cpu_of_process(), place::switches_of_process());

@@ -4,6 +4,9 @@
 //! `cargo run --release -p shardrun-perf --bin ratios -- [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables] [--goals]`
 
 mod execute;
+mod graph;
+mod graph_limits;
+mod graph_rivals;
 mod idle;
 mod index;
 mod pools;
@@ -113,6 +116,54 @@ const GROUPS: &[Group] = &[
         run: scale::pending,
     },
     Group {
+        name: "graph-layers",
+        about: "a graph of 100 × 100 layers with 3 dependencies, beside rayon",
+        placements: &["apart", "both"],
+        run: graph::layers,
+    },
+    Group {
+        name: "graph-chain",
+        about: "a chain of tasks, beside rayon",
+        placements: &["apart", "both"],
+        run: graph::chain,
+    },
+    Group {
+        name: "graph-fan",
+        about: "a fan of tasks and a join, beside rayon",
+        placements: &["apart", "both"],
+        run: graph::fan,
+    },
+    Group {
+        name: "graph-random",
+        about: "tasks with 3 dependencies drawn at random, beside rayon",
+        placements: &["apart", "both"],
+        run: graph::random,
+    },
+    Group {
+        name: "graph-dense",
+        about: "layers whose tasks wait for all of the layer before, beside rayon",
+        placements: &["apart", "both"],
+        run: graph::dense,
+    },
+    Group {
+        name: "graph-growth",
+        about: "1,000 to 1,000,000 tasks, ranks included, beside Kahn's algorithm",
+        placements: &["apart"],
+        run: graph_limits::growth,
+    },
+    Group {
+        name: "graph-blocked",
+        about: "6,000 tasks that are ready, of which one may run",
+        placements: &["apart"],
+        run: graph_limits::blocked,
+    },
+    Group {
+        name: "graph-efficiency",
+        about: "the size of a task at which 2 workers do half of what they could",
+        placements: &["both"],
+        run: graph_limits::efficiency,
+    },
+    Group {
         name: "index",
         about: "the index of a big source tree, beside a plain rayon loop (the tool's allocator is the system's)",
         placements: &["both"],
@@ -151,7 +202,7 @@ fn parse() -> Asked {
             "--goals" => asked.print = Some(report::print_goals),
             "--child" => asked.child = words.next().zip(words.next()),
             "--list" => {
-                GROUPS.iter().for_each(|group| println!("{:10} {}", group.name, group.about));
+                GROUPS.iter().for_each(|group| println!("{:16} {}", group.name, group.about));
                 std::process::exit(0)
             }
             name if GROUPS.iter().any(|group| group.name == name) => asked.groups.push(name.to_string()),
