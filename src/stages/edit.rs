@@ -1,4 +1,4 @@
-//! Moving files on: an edit, an invalidation, a closing, or many edits together, each one transition.
+//! Moving files on: an edit, an invalidation, a closing, a re-home, a removal, or many edits together, each one transition.
 //! It does not know who asked, nor what is wanted of the new generation.
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::flight::Killed;
 use crate::sync::Arc;
 use crate::sync::epoch;
 
-/// What becomes of the text that an edit gave the file.
+/// What becomes of a file, and of the text that an edit gave it.
 pub(crate) enum Change<H: Host> {
     /// This one stands from now on.
     Set(H::Text),
@@ -21,6 +21,17 @@ pub(crate) enum Change<H: Host> {
     Keep,
     /// The stored one counts again.
     Clear,
+    /// The file goes.
+    Remove,
+}
+
+/// What a transition does to one file beside its text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct How {
+    /// A slot without a revision gets one.
+    pub(crate) creates: bool,
+    /// The file gets a new incarnation.
+    pub(crate) rehomes: bool,
 }
 
 /// How a file moved on.
@@ -33,6 +44,8 @@ pub enum Moved {
     Unknown,
     /// Its generation is at its maximum: nothing was changed.
     Exhausted,
+    /// The file was removed, or the scheduler reset or stopped, while this was on its way: nothing was changed.
+    Ended,
 }
 
 /// A file that a transition moves on.
@@ -42,21 +55,23 @@ pub(crate) type Edit<'a, H> = Member<File<'a, H>, Revision<H>>;
 pub(crate) struct File<'a, H: Host> {
     slot: &'a Arc<Slot<H>>,
     keeps_text: bool,
+    removes: bool,
+    how: How,
     old: Option<Retired<Revision<H>>>,
     pub(crate) moved: Moved,
 }
 
-/// Prepares everything that can be prepared outside the section. With `creates` a slot without a revision gets one.
-pub(crate) fn edit<H: Host>(slot: &Arc<Slot<H>>, change: Change<H>, creates: bool, start: Start<H>) -> Edit<'_, H> {
+/// Prepares everything that can be prepared outside the section.
+pub(crate) fn edit<H: Host>(slot: &Arc<Slot<H>>, change: Change<H>, how: How, start: Start<H>) -> Edit<'_, H> {
     let weak = Arc::downgrade(slot);
-    let stub = (creates && slot.versions.is_empty())
+    let stub = (how.creates && slot.versions.is_empty())
         .then(|| Arc::new(Revision::visible(weak.clone(), slot.stripe.new_life(), 0, Start::idle())));
-    let mut fresh = Revision::installing(weak, start);
-    let keeps_text = matches!(change, Change::Keep);
+    let (keeps_text, removes) = (matches!(change, Change::Keep), matches!(change, Change::Remove));
+    let mut fresh = if removes { Revision::absent(weak) } else { Revision::installing(weak, start) };
     if let Change::Set(text) = change {
         fresh.text = Some(Arc::new(text));
     }
-    Member::new(File { slot, keeps_text, old: None, moved: Moved::Unknown }, Unshared::new(fresh), stub)
+    Member::new(File { slot, keeps_text, removes, how, old: None, moved: Moved::Unknown }, Unshared::new(fresh), stub)
 }
 
 impl<H: Host> Movable<Revision<H>> for File<'_, H> {
@@ -65,13 +80,28 @@ impl<H: Host> Movable<Revision<H>> for File<'_, H> {
     }
 
     fn prepare(&mut self, old: &Revision<H>, fresh: &mut Revision<H>) -> bool {
+        if old.absent || self.slot.is_over() {
+            self.moved = Moved::Ended;
+            return false;
+        }
+        if old.is_stub() && !self.how.creates {
+            return false;
+        }
+        fresh.life = old.life;
+        if self.removes {
+            self.moved = Moved::On;
+            old.note_reason(Killed::Shutdown);
+            return true;
+        }
         let Some(generation) = self.slot.shared().generation_after(old.generation) else {
             self.moved = Moved::Exhausted;
             return false;
         };
         self.moved = Moved::On;
         fresh.generation = generation;
-        fresh.life = old.life;
+        if self.how.rehomes {
+            fresh.life = self.slot.stripe.new_life();
+        }
         if self.keeps_text {
             // Asked again after a retry, it replaces a count of the same text, which the retry holds too: nothing is freed.
             fresh.text.clone_from(&old.text);

@@ -9,18 +9,23 @@ use super::scheduler::Stages;
 use super::slot::Slot;
 use crate::flight::catch;
 use crate::sync::Arc;
-use crate::sync::epoch;
+use crate::sync::epoch::{self, Guard};
 
 impl<H: Host> Stages<H> {
     fn read<R>(&self, file: &H::File, f: impl FnOnce(&Revision<H>) -> Option<R>) -> Option<R> {
-        self.with_slot(file, |slot| {
-            let pinned = epoch::pin();
-            f(&*slot.visible(&pinned)?)
-        })
+        self.with_slot(file, |slot, pinned| f(&*slot.visible(pinned)?))
     }
 
-    fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>) -> Option<R> {
-        self.core().table.look(file, f)
+    /// Calls `f` with the slot of a file, under a pin: so it is short and no host code.
+    fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>, &Guard) -> Option<R>) -> Option<R> {
+        let core = self.core();
+        let pinned = epoch::pin();
+        let look = || {
+            let hash = core.stripes.hash_here(file);
+            core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| f(slot, &pinned))
+        };
+        // Hashing and comparing is the host's code.
+        catch(look).ok().flatten()
     }
 
     /// Source of the file's current generation, if it is there.
@@ -35,17 +40,15 @@ impl<H: Host> Stages<H> {
 
     /// The Artifact of the file's current generation for `profile`, if it is there.
     pub fn try_get_artifact(&self, file: &H::File, profile: &H::Profile) -> Option<Arc<H::Artifact>> {
-        let revision = self.with_slot(file, |slot| {
-            let pinned = epoch::pin();
-            Some(slot.visible(&pinned)?.share())
-        })?;
+        let revision = self.with_slot(file, |slot, pinned| Some(slot.visible(pinned)?.share()))?;
         // Comparing profiles is the host's code.
         value(catch(|| revision.artifacts.find(profile)).ok()??)
     }
 
-    /// The newest Artifact for `profile` that was ever published of this file, whatever has become of its generation.
+    /// The newest Artifact for `profile` that was ever published of this file, whatever has become of its generation; until the
+    /// file is removed.
     pub fn try_get_last_good_artifact(&self, file: &H::File, profile: &H::Profile) -> Option<Arc<H::Artifact>> {
-        let slot = self.with_slot(file, |slot| Some(slot.clone()))?;
+        let slot = self.with_slot(file, |slot, pinned| (!slot.has_ended(pinned)).then(|| slot.clone()))?;
         value(catch(|| slot.good.find(profile)).ok()??)
     }
 
@@ -66,7 +69,7 @@ impl<H: Host> Stages<H> {
 
     /// How many files the scheduler knows.
     pub fn len(&self) -> usize {
-        self.core().table.len()
+        self.core().worlds.now(&epoch::pin()).table.len()
     }
 
     /// Whether the scheduler knows no file.

@@ -36,8 +36,8 @@ impl<H: Host> Revision<H> {
 
     fn poke_in<T: Send + Sync + 'static>(&self, slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
         let moved = || has_moved_on(&slot.versions, self, slot.clock()) && self.has_reason();
-        if !flight.word().phase().is_terminal() && moved() {
-            kill(slot.shared(), flight, origin, self.reason());
+        if !flight.word().phase().is_terminal() && (moved() || slot.is_over()) {
+            kill(slot.shared(), flight, origin, self.why(slot));
         }
     }
 

@@ -152,6 +152,7 @@ pub struct Request<H: Host, T = AnyTarget<H>> {
     pub(crate) file: H::File,
     pub(crate) target: T,
     pub(crate) text: Option<H::Text>,
+    pub(crate) rehomes: bool,
     pub(crate) ask: Ask<H>,
 }
 
@@ -202,12 +203,13 @@ impl<H: Host, T: Target<H>> Request<H, T> {
             uncharged: false,
             joins_only: false,
         };
-        Self { file, target, text: None, ask }
+        Self { file, target, text: None, rehomes: false, ask }
     }
 
     /// The same request without its target's type: a member of a batch.
     pub fn any(self) -> Request<H> {
-        Request { file: self.file, target: self.target.any(), text: self.text, ask: self.ask }
+        let Self { file, target, text, rehomes, ask } = self;
+        Request { file, target: target.any(), text, rehomes, ask }
     }
 }
 
@@ -222,6 +224,13 @@ impl<H: Host, T> Request<H, T> {
     /// one until the file is closed or edited again. What was asked of older generations ends superseded.
     pub fn text(mut self, text: H::Text) -> Self {
         self.text = Some(text);
+        self
+    }
+
+    /// Re-homes the file in the same step, as [`Stages::rehome`](super::Stages::rehome) does: with the request's text, or else
+    /// with the one that it has.
+    pub fn rehome(mut self) -> Self {
+        self.rehomes = true;
         self
     }
 

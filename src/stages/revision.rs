@@ -9,22 +9,21 @@ use super::error::StageError;
 use super::host::Host;
 use super::origin::{Origin, Origins};
 use super::shared::Shared;
-use super::slot::{Garbage, Slot};
+use super::slot::Slot;
+use super::stripe::Garbage;
 use super::versions::{Link, Version};
 use crate::flight::{Flight, Killed, Left, drop_contained};
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Weak};
 
 /// A stage of one revision.
 pub(crate) type StageFlight<T, H> = Flight<Arc<T>, StageError<H>>;
 
-/// Numbers that say of which life of a file a revision is.
+/// The number that says of which life of a file a revision is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
-    /// The number of this life of the file's slot, never used twice in a scheduler.
+    /// The number of the file's life, never used twice in a scheduler. A re-home gives it a new one.
     pub(crate) incarnation: u64,
-    /// The first incarnation of the file's life.
-    pub(crate) lifetime: u64,
 }
 
 /// One generation of one file.
@@ -32,10 +31,12 @@ pub(crate) struct Revision<H: Host> {
     link: Link<Self>,
     pub(crate) slot: Weak<Slot<H>>,
     pub(crate) life: Life,
-    /// 0 for the stub that stands in for a predecessor where there is none.
+    /// 0 for the stub that stands in for a predecessor where there is none, and for the mark of a removal.
     pub(crate) generation: u64,
     /// Why it ends, noted before it does: see [`Revision::reason`].
-    reason: AtomicU64,
+    reason: AtomicU32,
+    /// The file was removed: this is the last revision of its slot, on which nothing runs and which nothing joins.
+    pub(crate) absent: bool,
     /// The text that an edit gave; it stands until the file is closed or edited anew.
     pub(crate) text: Option<Arc<H::Text>>,
     pub(crate) demand: Demand,
@@ -59,7 +60,8 @@ impl<H: Host> Revision<H> {
             slot,
             life,
             generation,
-            reason: AtomicU64::new(0),
+            reason: AtomicU32::new(0),
+            absent: false,
             text: None,
             demand,
             source,
@@ -76,7 +78,21 @@ impl<H: Host> Revision<H> {
 
     /// A revision that a transition will install; its numbers are set in the section.
     pub(crate) fn installing(slot: Weak<Slot<H>>, start: Start<H>) -> Self {
-        Self::with(Link::installing(), slot, Life { incarnation: 0, lifetime: 0 }, 0, start)
+        Self::with(Link::installing(), slot, Life { incarnation: 0 }, 0, start)
+    }
+
+    /// The last revision of a slot, which a removal will install.
+    pub(crate) fn absent(slot: Weak<Slot<H>>) -> Self {
+        let mut last = Self::installing(slot, Start::idle());
+        last.absent = true;
+        last
+    }
+
+    /// The last revision of the slot of `life`, visible as soon as it is linked.
+    pub(crate) fn absent_at_once(slot: Weak<Slot<H>>, life: Life) -> Self {
+        let mut last = Self::visible(slot, life, 0, Start::idle());
+        last.absent = true;
+        last
     }
 
     /// The same generation again, after a stage of it failed or was cancelled: what is done is carried over.
@@ -90,7 +106,7 @@ impl<H: Host> Revision<H> {
         fresh
     }
 
-    /// Whether it is the stub, on which nothing runs.
+    /// Whether it is the stub or the mark of a removal, on which nothing runs.
     pub(crate) fn is_stub(&self) -> bool {
         self.generation == 0
     }
@@ -98,7 +114,7 @@ impl<H: Host> Revision<H> {
     /// Notes why it is about to end. In the section, before the commit.
     pub(crate) fn note_reason(&self, how: Killed) {
         // ordering: Relaxed; the commit that follows releases it to whoever sees the successor.
-        self.reason.store(1 + how as u64, Ordering::Relaxed);
+        self.reason.store(1 + how as u32, Ordering::Relaxed);
     }
 
     /// Whether it is known why it ends. Not so if it was only tried again: then whoever failed it tells its waiters.
@@ -109,10 +125,15 @@ impl<H: Host> Revision<H> {
     /// Why it ends, for one whose successor is visible: never what the slot shows later.
     pub(crate) fn reason(&self) -> Killed {
         match self.reason.load(Ordering::Relaxed) {
-            word if word == 1 + Killed::Shutdown as u64 => Killed::Shutdown,
-            word if word == 1 + Killed::Cancelled as u64 => Killed::Cancelled,
+            word if word == 1 + Killed::Shutdown as u32 => Killed::Shutdown,
+            word if word == 1 + Killed::Cancelled as u32 => Killed::Cancelled,
             _ => Killed::Superseded,
         }
+    }
+
+    /// Why it ends, for one that may seal nothing any more: as `reason`, or since its world was left.
+    pub(crate) fn why(&self, slot: &Slot<H>) -> Killed {
+        if slot.is_over() && !self.has_reason() { Killed::Shutdown } else { self.reason() }
     }
 
     /// Ends whatever of it is not over, and answers those who wait. After the commit, outside every section and pin.

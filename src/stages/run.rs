@@ -186,7 +186,7 @@ fn seal<T: Send + Sync + 'static, H: Host>(
     (flight, origin): (&StageFlight<T, H>, &Origin),
     outcome: Outcome<T, H>,
 ) -> bool {
-    let may = may_seal(&slot.versions, revision, slot.clock());
+    let may = may_seal(&slot.versions, revision, slot.clock()) && !slot.is_over();
     let refused = if may {
         match flight.publish(outcome) {
             Ok(()) => return true,
@@ -194,7 +194,7 @@ fn seal<T: Send + Sync + 'static, H: Host>(
         }
     } else {
         // Its end has been decided and perhaps not been carried out: help.
-        kill(slot.shared(), flight, origin, revision.reason());
+        kill(slot.shared(), flight, origin, revision.why(slot));
         outcome
     };
     let counters = &slot.stripe.counters;

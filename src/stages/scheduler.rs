@@ -7,15 +7,18 @@ use super::counters::StagesCounters;
 use super::edit::{Change, Moved};
 use super::error::StageError;
 use super::host::Host;
+use super::lifecycle::Gone;
+use super::limbo::Limbo;
 use super::request::{Request, StageHandle, Target};
 use super::shared::Shared;
-use super::slot::Stripe;
+use super::stripe::Stripes;
 use super::submit::Submission;
 use super::table::Table;
+use super::world::{World, Worlds};
 use crate::admission::{Acquiring, Admission, Budget};
 use crate::flight::{Handle, Interrupt, Killed};
 use crate::runtime::{Pool, Runtime, Spawner};
-use crate::sync::{Arc, Weak};
+use crate::sync::{Arc, Weak, epoch};
 use ahash::RandomState;
 use std::fmt;
 use std::future::Future;
@@ -45,20 +48,26 @@ impl<H: Host> Clone for Stages<H> {
 
 impl<H: Host> fmt::Debug for Stages<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stages").field("files", &self.core.table.len()).finish_non_exhaustive()
+        f.debug_struct("Stages").field("files", &self.len()).finish_non_exhaustive()
     }
 }
 
 /// What the handles of a scheduler share, and what ends when the last one goes.
 pub(crate) struct Core<H: Host> {
-    pub(crate) table: Table<H>,
+    pub(crate) worlds: Worlds<World<H>>,
+    pub(crate) stripes: Stripes<H>,
+    /// Files that were removed, and worlds that were left, until no pinned reader can hold them.
+    pub(crate) gone: Limbo<Gone<H>>,
+    /// For how many files a world makes room.
+    pub(crate) files: usize,
     pub(crate) shared: Arc<Shared<H>>,
 }
 
 impl<H: Host> Drop for Core<H> {
     fn drop(&mut self) {
         // Nobody makes or moves a file any more: whoever could, holds the scheduler.
-        for slot in self.table.all() {
+        let slots = self.worlds.now(&epoch::pin()).table.all();
+        for slot in slots {
             slot.end(Killed::Shutdown);
         }
     }
@@ -123,7 +132,8 @@ impl<H: Host> StagesBuilder<H> {
         let hasher = seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, 1, 2));
         Stages::of(Arc::new_cyclic(|core: &Weak<Core<H>>| {
             let shared = Arc::new(Shared::new(host, pool, spawner, first_generation, budget, core.clone()));
-            Core { table: Table::new(files, |place| Stripe::new(shared.clone(), place), hasher), shared }
+            let worlds = Worlds::new(World { number: 1, open: true, table: Table::new(files) });
+            Core { worlds, stripes: Stripes::new(&shared, hasher), gone: Limbo::new(), files, shared }
         }))
     }
 }
@@ -220,12 +230,12 @@ impl<H: Host> Stages<H> {
 
     /// Moves the file on to a new generation with the same text; nothing is computed until somebody asks.
     pub fn invalidate(&self, file: &H::File) -> Moved {
-        self.core.change(file, Change::Keep)
+        self.core.change(file, Change::Keep, false)
     }
 
     /// Moves the file on and drops the text that an edit gave it: the stored one counts again.
     pub fn close_file(&self, file: &H::File) -> Moved {
-        self.core.change(file, Change::Clear)
+        self.core.change(file, Change::Clear, false)
     }
 
     /// Gives the file a text, as [`Request::text`] does, and asks for nothing.
@@ -240,7 +250,7 @@ impl<H: Host> Stages<H> {
             overlaid: self.core.shared.overlaid() as u64,
             ..StagesCounters::default()
         };
-        for stripe in self.core.table.stripes() {
+        for stripe in self.core.stripes.all() {
             counters.add(&stripe.counters);
         }
         counters

@@ -9,6 +9,7 @@ use super::sequencer::Sequencer;
 use super::slot::{Kind, Slot};
 use super::stamp::Clock;
 use super::ticket;
+use super::world::WorldNumber;
 use crate::admission::Budget;
 use crate::runtime::{Place, Pool, Spawner};
 use crate::sync::stat::{AtomicUsize, Ordering};
@@ -21,6 +22,7 @@ pub(crate) struct Shared<H: Host> {
     pub(crate) spawner: Spawner,
     pub(crate) clock: Clock,
     pub(crate) sequencer: Sequencer,
+    pub(crate) world: WorldNumber,
     overlaid: AtomicUsize,
     pub(crate) first_generation: u64,
     pub(crate) budget: Option<Budget>,
@@ -51,6 +53,7 @@ impl<H: Host> Shared<H> {
             spawner,
             clock: Clock::new(),
             sequencer: Sequencer::new(),
+            world: WorldNumber::first(),
             overlaid: AtomicUsize::new(0),
             first_generation,
             budget,

@@ -4,7 +4,7 @@
 
 use super::contained::Contained;
 use super::early::{Early, Start};
-use super::edit::{Change, Edit, Moved, edit, move_on};
+use super::edit::{Change, Edit, How, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
 use super::origin::Asked;
@@ -17,7 +17,8 @@ use super::versions::Versions;
 use super::wish::{Standing, Wished, wish};
 use crate::admission::Refused;
 use crate::flight::{Handle, Interrupt, PanicReport, catch, trampoline};
-use crate::sync::{Arc, epoch, hint};
+use crate::sync::epoch::{self, Guard};
+use crate::sync::{Arc, hint};
 use smallvec::SmallVec;
 
 /// Requests that are submitted in one call.
@@ -69,15 +70,16 @@ impl<'a, H: Host> Submission<'a, H> {
 
     /// Answers one request. True with it if it joined what another had asked for.
     pub(crate) fn submit(&mut self, request: Request<H>) -> Result<(StageHandle<H>, bool), Refused> {
-        let Request { file, target, text, ask } = request;
+        let Request { file, target, text, rehomes, ask } = request;
         // What the host gave is dropped here, and its destructors may panic: not while a handle is on its way out.
         let (file, target) = (Contained::new(file), Contained::new(target));
         let mut ask = Contained::new(ask);
-        let answer = match self.core.table.hash(&file) {
-            Ok(hash) => match text {
-                Some(text) => self.edit_and_join((hash, file), text, &target, &mut ask),
-                None => self.find_and_join((hash, file), &target, &mut ask),
-            },
+        let answer = match self.core.stripes.hash(&file) {
+            Ok(hash) if text.is_none() && !rehomes => self.find_and_join((hash, file), &target, &mut ask),
+            Ok(hash) => {
+                let change = text.map_or(Change::Keep, Change::Set);
+                self.edit_and_join((hash, file), (change, rehomes), &target, &mut ask)
+            }
             Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
         };
         self.core.give_back(&mut ask);
@@ -94,12 +96,15 @@ impl<'a, H: Host> Submission<'a, H> {
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Answer<H> {
-        self.core.table.stripe(hash).counters.submits.one();
-        let found = self.core.table.find(hash, &file, |slot| at_once(slot, target).ok_or_else(|| slot.clone()));
+        self.core.stripes.of(hash).counters.submits.one();
+        let found = {
+            let pinned = epoch::pin();
+            self.core.worlds.now(&pinned).table.find(hash, &file, &pinned, |slot| at_once(slot, target, &pinned))
+        };
         let slot = match found {
-            Ok(Some(Ok(handle))) => return Ok(handle),
-            Ok(Some(Err(slot))) => slot,
-            Ok(None) => {
+            Ok(Some(Found::Answer(handle))) => return Ok(handle),
+            Ok(Some(Found::Live(slot))) => slot,
+            Ok(None | Some(Found::Ended)) => {
                 self.charge(ask)?;
                 match self.create((hash, file), target, ask)? {
                     Ok(handle) => return Ok(handle),
@@ -123,18 +128,18 @@ impl<'a, H: Host> Submission<'a, H> {
     fn edit_and_join(
         &mut self,
         (hash, file): (u64, Contained<H::File>),
-        text: H::Text,
+        (change, rehomes): (Change<H>, bool),
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Answer<H> {
         self.charge(ask)?;
-        self.core.table.stripe(hash).counters.submits.one();
+        self.core.stripes.of(hash).counters.submits.one();
         let slot = self.core.slot(hash, file)?;
         let (start, early) = Start::asked(target, ask);
-        let mut edit = self.core.edit(&slot, Change::Set(text), start);
+        let mut edit = self.core.edit(&slot, change, How { creates: true, rehomes }, start);
         let Some(revision) = edit.installed.take() else {
             ask.charged |= edit.declined().is_some_and(Revision::uncharge);
-            return Err(StageError::GenerationExhausted.into());
+            return Err(self.core.refused(&slot, edit.file.moved).into());
         };
         if let Some(early) = early {
             self.core.shared.post(slot, Early::ticket(ask));
@@ -168,7 +173,8 @@ impl<'a, H: Host> Submission<'a, H> {
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
-        let stripe = self.core.table.stripe(hash);
+        let stripe = self.core.stripes.of(hash);
+        let world = self.core.world_to_join()?;
         // To copy a profile is the host's code.
         let profile = match target {
             AnyTarget::Artifact(profile) => Some(catch(|| profile.clone())),
@@ -184,7 +190,8 @@ impl<'a, H: Host> Submission<'a, H> {
             let life = stripe.new_life();
             let revision = Arc::new(Revision::visible(weak.clone(), life, generation, start));
             first = Some(revision.clone());
-            Slot::new(file, hash, stripe.clone(), Versions::with(revision), Tickets::with(kind.bit()))
+            let (versions, tickets) = (Versions::with(revision), Tickets::with(kind.bit()));
+            Slot::new((file, hash), stripe.clone(), versions, tickets, world)
         });
         let first = first.expect("it was made with the slot");
         let early = early.or_else(|| Some(Early::artifact(&first, profile?, ask)));
@@ -222,6 +229,9 @@ impl<'a, H: Host> Submission<'a, H> {
                 ask.joins_only = !ask.charged;
             }
             let revision = self.core.visible_or_first(slot);
+            if revision.absent {
+                return Err(self.core.ended(slot).into());
+            }
             if !its(&revision) {
                 return Err(StageError::Superseded.into());
             }
@@ -294,48 +304,53 @@ impl<H: Host> Core<H> {
         }
     }
 
-    fn edit<'s>(&self, slot: &'s Arc<Slot<H>>, change: Change<H>, start: Start<H>) -> Edit<'s, H> {
-        let creates = matches!(change, Change::Set(_));
-        let mut edits = [edit(slot, change, creates, start)];
+    pub(crate) fn edit<'s>(&self, slot: &'s Arc<Slot<H>>, change: Change<H>, how: How, start: Start<H>) -> Edit<'s, H> {
+        let mut edits = [edit(slot, change, how, start)];
         move_on(&self.shared, &mut edits);
         let [edit] = edits;
         edit
     }
 
     /// Moves a known file on, and asks for nothing.
-    pub(crate) fn change(&self, file: &H::File, change: Change<H>) -> Moved {
-        let Ok(hash) = self.table.hash(file) else { return Moved::Unknown };
-        match self.table.find(hash, file, Arc::clone) {
-            Ok(Some(slot)) => self.edit(&slot, change, Start::idle()).file.moved,
-            _ => Moved::Unknown,
+    pub(crate) fn change(&self, file: &H::File, change: Change<H>, rehomes: bool) -> Moved {
+        let Some(slot) = self.stripes.hash(file).ok().and_then(|hash| self.live(hash, file).ok()?) else {
+            return Moved::Unknown;
+        };
+        match self.edit(&slot, change, How { creates: false, rehomes }, Start::idle()).file.moved {
+            Moved::Ended => Moved::Unknown,
+            moved => moved,
         }
     }
 
     /// Gives a file a text, and asks for nothing.
     pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
         let file = Contained::new(file);
-        let Ok(hash) = self.table.hash(&file) else { return Moved::Unknown };
-        self.table.stripe(hash).counters.submits.one();
-        self.slot(hash, file)
-            .map_or(Moved::Unknown, |slot| self.edit(&slot, Change::Set(text), Start::idle()).file.moved)
+        let Ok(hash) = self.stripes.hash(&file) else { return Moved::Unknown };
+        self.stripes.of(hash).counters.submits.one();
+        let how = How { creates: true, rehomes: false };
+        match self.slot(hash, file) {
+            Ok(slot) => self.edit(&slot, Change::Set(text), how, Start::idle()).file.moved,
+            Err(StageError::Shutdown) => Moved::Ended,
+            Err(_) => Moved::Unknown,
+        }
+    }
+
+    /// The live slot of `file`, if there is one.
+    pub(crate) fn live(&self, hash: u64, file: &H::File) -> Result<Option<Arc<Slot<H>>>, PanicReport> {
+        let pinned = epoch::pin();
+        let live = |slot: &Arc<Slot<H>>| (!slot.has_ended(&pinned)).then(|| slot.clone());
+        Ok(self.worlds.now(&pinned).table.find(hash, file, &pinned, live)?.flatten())
     }
 
     /// The slot of `file`, made if there is none.
     pub(crate) fn slot(&self, hash: u64, file: Contained<H::File>) -> Result<Arc<Slot<H>>, StageError<H>> {
         let failed = |report: PanicReport| panicked::<H>(&file, Stage::Source, 0, report);
-        if let Some(slot) = self.table.find(hash, &file, Arc::clone).map_err(failed)? {
+        if let Some(slot) = self.live(hash, &file).map_err(failed)? {
             return Ok(slot);
         }
-        let fresh = Arc::new(Slot::new(file, hash, self.table.stripe(hash).clone(), Versions::empty(), Tickets::new()));
+        let (stripe, world) = (self.stripes.of(hash).clone(), self.world_to_join()?);
+        let fresh = Arc::new(Slot::new((file, hash), stripe, Versions::empty(), Tickets::new(), world));
         Ok(self.add(&fresh)?.unwrap_or(fresh))
-    }
-
-    /// Adds a slot that was just made. The one that another thread has added before, if it was slower.
-    fn add(&self, fresh: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, StageError<H>> {
-        match self.table.add(fresh) {
-            Ok(found) => Ok(found),
-            Err(report) => Err(panicked(fresh.file(), Stage::Source, 0, report)),
-        }
     }
 
     fn visible_or_first(&self, slot: &Arc<Slot<H>>) -> Arc<Revision<H>> {
@@ -357,10 +372,28 @@ impl<H: Host> Core<H> {
     }
 }
 
+/// What a request finds of its file.
+enum Found<H: Host> {
+    /// Its answer.
+    Answer(StageHandle<H>),
+    /// A slot to join.
+    Live(Arc<Slot<H>>),
+    /// A slot of a life that has ended.
+    Ended,
+}
+
+/// What a request finds in the slot of its file.
+fn at_once<H: Host>(slot: &Arc<Slot<H>>, target: &AnyTarget<H>, pinned: &Guard) -> Found<H> {
+    match slot.visible(pinned) {
+        Some(seen) if seen.absent => Found::Ended,
+        seen => {
+            seen.and_then(|seen| answer_at_once(&seen, target)).map_or_else(|| Found::Live(slot.clone()), Found::Answer)
+        }
+    }
+}
+
 /// The answer of a request whose stage is done already. Allocates nothing.
-fn at_once<H: Host>(slot: &Slot<H>, target: &AnyTarget<H>) -> Option<StageHandle<H>> {
-    let pinned = epoch::pin();
-    let seen = slot.visible(&pinned)?;
+fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>) -> Option<StageHandle<H>> {
     match target {
         AnyTarget::Source => {
             let value = seen.source.result()?.as_ref().ok()?;

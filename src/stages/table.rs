@@ -1,77 +1,27 @@
-//! Finds the slot of a file, and makes one for a file that has none; two makers end with one slot.
-//! It does not know what a slot holds.
+//! The files of one world: finds the slot of a file, and makes one for a file that has none; two makers end with one slot.
+//! It does not know what a slot holds, nor when one ends.
 //!
-//! The map goes from the hash of a name to a slot; slots whose names have one hash hang in a chain behind the first. So none of
-//! the host's code (hashing, comparing, destructors) ever runs inside the map, and names that all have one hash are merely slow.
+//! The map goes from the hash of a name to an entry of the slots whose names have it. So none of the host's code (hashing,
+//! comparing, destructors) ever runs inside the map or under its guard, and names that all have one hash are merely slow.
+//! Names are compared under a pin: it is shared and re-entrant, and a comparison may use the scheduler.
 
+use super::entry::{self, Entry, Place, Taken};
 use super::host::Host;
-use super::slot::{Slot, Stripe};
+use super::slot::Slot;
 use crate::flight::{PanicReport, catch};
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicPtr, Ordering};
-use crate::sync::map::HashMap;
-use crate::sync::stat::AtomicUsize;
-use ahash::RandomState;
+use crate::sync::epoch::{self, Guard};
+use crate::sync::map::{Compute, HashMap, Operation};
+use crate::sync::stat::{AtomicUsize, Ordering};
 use std::hash::{BuildHasherDefault, Hasher};
-use std::ptr;
 
-/// Stripes of files, which share counters, a limbo and a count of the scheduler. A power of two.
-const STRIPES: usize = 16;
+type Map<H> = HashMap<u64, Entry<Slot<H>>, BuildHasherDefault<Hashed>>;
 
-/// The next slot whose name has the same hash: none, or one count of it, set once.
-pub(crate) struct SameHash<H: Host>(AtomicPtr<Slot<H>>);
-
-impl<H: Host> SameHash<H> {
-    pub(crate) fn new() -> Self {
-        Self(AtomicPtr::new(ptr::null_mut()))
-    }
-
-    fn get(&self) -> Option<Arc<Slot<H>>> {
-        // ordering: pairs with `set`. If that came first the slot is seen whole; else there is none.
-        let next = self.0.load(Ordering::Acquire);
-        // SAFETY: not null, so from `Arc::into_raw` in `set`, whose count this holds until it is dropped or taken apart, by the
-        // owner of the whole table alone.
-        (!next.is_null()).then(|| unsafe {
-            Arc::increment_strong_count(next);
-            Arc::from_raw(next)
-        })
-    }
-
-    /// Hangs `slot` in, unless another is there. True if it hangs.
-    fn set(&self, slot: &Arc<Slot<H>>) -> bool {
-        let raw = Arc::into_raw(slot.clone()).cast_mut();
-        // ordering: pairs with `get`, both cases there.
-        let set = self.0.compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Acquire).is_ok();
-        if !set {
-            // SAFETY: the count that `into_raw` gave up was not taken over.
-            drop(unsafe { Arc::from_raw(raw) });
-        }
-        set
-    }
-
-    /// Lets go of the next one. When nobody looks at the chain any more.
-    fn cut(&self) {
-        let next = self.0.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !next.is_null() {
-            // SAFETY: the count that `set` left here.
-            drop(unsafe { Arc::from_raw(next) });
-        }
-    }
-}
-
-impl<H: Host> Drop for SameHash<H> {
-    fn drop(&mut self) {
-        self.cut();
-    }
-}
-
-/// The slots of a scheduler.
+/// The slots of a world.
 pub(crate) struct Table<H: Host> {
-    slots: HashMap<u64, Arc<Slot<H>>, BuildHasherDefault<Hashed>>,
-    /// Slots that hang behind another.
-    behind: AtomicUsize,
-    stripes: Box<[Arc<Stripe<H>>]>,
-    hasher: RandomState,
+    slots: Map<H>,
+    /// Slots beyond the first of their entry, less those that have ended and still stand here: as a signed number.
+    more: AtomicUsize,
 }
 
 /// A hasher of what is a hash already.
@@ -92,105 +42,116 @@ impl Hasher for Hashed {
     }
 }
 
+/// The place of one hash in a map.
+struct At<'a, H: Host>(&'a Map<H>, u64);
+
+impl<H: Host> Place<Slot<H>> for At<'_, H> {
+    fn load(&self) -> Option<Entry<Slot<H>>> {
+        self.0.get(&self.1, &self.0.guard()).copied()
+    }
+
+    fn exchange(&self, old: Option<Entry<Slot<H>>>, new: Option<Entry<Slot<H>>>) -> bool {
+        let guard = self.0.guard();
+        if let (None, Some(new)) = (old, new) {
+            return self.0.try_insert(self.1, new, &guard).is_ok();
+        }
+        let exchanged = self.0.compute(
+            self.1,
+            |seen| match (seen.map(|(_, entry)| *entry) == old, new) {
+                (false, _) => Operation::Abort(()),
+                (true, Some(new)) => Operation::Insert(new),
+                (true, None) => Operation::Remove,
+            },
+            &guard,
+        );
+        !matches!(exchanged, Compute::Aborted(()))
+    }
+}
+
 impl<H: Host> Table<H> {
     /// With room for `files` files from the beginning.
-    pub(crate) fn new(files: usize, stripe: impl Fn((u64, u64)) -> Stripe<H>, hasher: RandomState) -> Self {
-        Self {
-            slots: HashMap::with_capacity_and_hasher(files, BuildHasherDefault::default()),
-            behind: AtomicUsize::new(0),
-            stripes: (0..STRIPES).map(|at| Arc::new(stripe((at as u64, STRIPES as u64)))).collect(),
-            hasher,
-        }
+    pub(crate) fn new(files: usize) -> Self {
+        let slots = HashMap::with_capacity_and_hasher(files, BuildHasherDefault::default());
+        Self { slots, more: AtomicUsize::new(0) }
     }
 
-    /// The hash of a name; it is the host's code that feeds it.
-    pub(crate) fn hash(&self, file: &H::File) -> Result<u64, PanicReport> {
-        catch(|| self.hasher.hash_one(file))
-    }
-
-    pub(crate) fn stripes(&self) -> &[Arc<Stripe<H>>] {
-        &self.stripes
-    }
-
-    pub(crate) fn stripe(&self, hash: u64) -> &Arc<Stripe<H>> {
-        &self.stripes[(hash >> 32) as usize % STRIPES]
-    }
-
-    /// Calls `f` with the slot of `file`, if there is one. `f` runs under the map's guard, so it is short and no host code.
-    ///
-    /// Names are compared under the guard too: it is shared and re-entrant, and a comparison may use the scheduler.
+    /// Calls `f` with the slot of `file`, if there is one, live or ended. `f` runs under the pin, so it is short and no host code.
     pub(crate) fn find<R>(
         &self,
         hash: u64,
         file: &H::File,
+        pinned: &Guard,
         f: impl FnOnce(&Arc<Slot<H>>) -> R,
     ) -> Result<Option<R>, PanicReport> {
-        let guard = self.slots.guard();
-        let Some(first) = self.slots.get(&hash, &guard) else { return Ok(None) };
-        if catch(|| first.file() == file)? {
-            return Ok(Some(f(first)));
-        }
-        Ok(catch(|| behind(first).find(|slot| slot.file() == file))?.map(|slot| f(&slot)))
+        let Some(entry) = At(&self.slots, hash).load() else { return Ok(None) };
+        Ok(catch(|| entry.slots(pinned).find(|slot| slot.file() == file))?.map(|slot| f(&slot)))
     }
 
-    /// As `find`, for a reader that has not hashed the name yet: the host's code is guarded once.
+    /// As `find`, for a caller who stops the host's panics himself.
     #[inline]
-    pub(crate) fn look<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>) -> Option<R> {
-        let guard = self.slots.guard();
-        let found = catch(|| {
-            let hash = self.hasher.hash_one(file);
-            let first = self.slots.get(&hash, &guard)?;
-            if first.file() == file { Some(Ok(first)) } else { behind(first).find(|slot| slot.file() == file).map(Err) }
-        });
-        match found.ok()?? {
-            Ok(slot) => f(slot),
-            Err(slot) => f(&slot),
+    pub(crate) fn look<R>(
+        &self,
+        hash: u64,
+        file: &H::File,
+        pinned: &Guard,
+        f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>,
+    ) -> Option<R> {
+        f(&*At(&self.slots, hash).load()?.slots(pinned).find(|slot| slot.file() == file)?)
+    }
+
+    /// Adds a slot, also in the place of one of the same name that has ended, or finds the live one that another thread has added
+    /// before. What it takes out is to be kept until the pins of this time have ended.
+    #[expect(clippy::type_complexity, reason = "added, or found, or a failure")]
+    pub(crate) fn add(
+        &self,
+        slot: &Arc<Slot<H>>,
+        pinned: &Guard,
+    ) -> Result<Result<Taken<Slot<H>>, Arc<Slot<H>>>, PanicReport> {
+        let same = |other: &Slot<H>| other.file() == slot.file();
+        let ended = |other: &Slot<H>| other.has_ended(pinned);
+        let added = catch(|| entry::add(&At(&self.slots, slot.hash), slot, same, ended, pinned))?;
+        // It stands behind others, or in the place of one that had been taken off the count when it ended.
+        if let Ok(taken) = &added
+            && !taken.is_nothing()
+        {
+            self.more.fetch_add(1, Ordering::Relaxed);
         }
+        Ok(added)
     }
 
-    /// Adds a slot, or finds the one that another thread has added before with the same file.
-    pub(crate) fn add(&self, slot: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, PanicReport> {
-        let guard = self.slots.guard();
-        let Err(taken) = self.slots.try_insert(slot.hash, slot.clone(), &guard) else { return Ok(None) };
-        catch(|| {
-            let mut other = taken.current.clone();
-            loop {
-                if other.file() == slot.file() {
-                    return Some(other);
-                }
-                // If it is the last of the chain, whoever sets its successor first has added; the others go on behind that.
-                match other.same_hash.get() {
-                    Some(next) => other = next,
-                    None if other.same_hash.set(slot) => {
-                        self.behind.fetch_add(1, Ordering::Relaxed);
-                        return None;
-                    }
-                    None => {}
-                }
-            }
-        })
+    /// Takes out a slot that has ended, if it stands here still.
+    pub(crate) fn take_out(&self, slot: &Slot<H>, pinned: &Guard) -> Taken<Slot<H>> {
+        let taken = entry::take_out(&At(&self.slots, slot.hash), slot, pinned);
+        // With the last of an entry the map itself counts one less.
+        if taken.is_one() {
+            self.more.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
     }
 
-    /// How many slots there are.
+    /// Takes one of its slots off the count, which has ended.
+    pub(crate) fn note_end(&self) {
+        self.more.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// How many live slots there are.
     pub(crate) fn len(&self) -> usize {
-        self.slots.len() + self.behind.load(Ordering::Relaxed)
+        self.slots.len().saturating_add_signed(self.more.load(Ordering::Relaxed) as isize)
     }
 
-    /// Every slot that there is now.
+    /// Every slot that there is now, live or ended.
     pub(crate) fn all(&self) -> Vec<Arc<Slot<H>>> {
+        let pinned = epoch::pin();
         let guard = self.slots.guard();
-        self.slots.iter(&guard).flat_map(|(_, first)| std::iter::once(first.clone()).chain(behind(first))).collect()
+        let entries = self.slots.iter(&guard).flat_map(|(_, entry)| entry.slots(&pinned));
+        entries.map(|slot| Arc::clone(&slot)).collect()
     }
-}
-
-/// The slots that hang behind `first`.
-fn behind<H: Host>(first: &Arc<Slot<H>>) -> impl Iterator<Item = Arc<Slot<H>>> {
-    std::iter::successors(first.same_hash.get(), |slot| slot.same_hash.get())
 }
 
 impl<H: Host> Drop for Table<H> {
     fn drop(&mut self) {
-        // A chain of many would be dropped by recursion: take it apart from here.
-        self.all().iter().for_each(|slot| slot.same_hash.cut());
+        let entries: Vec<_> = self.slots.iter(&self.slots.guard()).map(|(_, entry)| *entry).collect();
+        // SAFETY: nobody can reach the table any more, and each entry stands in it once.
+        entries.into_iter().for_each(|entry| drop(unsafe { Taken::unreachable(entry) }));
     }
 }

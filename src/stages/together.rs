@@ -5,7 +5,7 @@
 use super::batch::{self, BatchHandle};
 use super::contained::Contained;
 use super::early::{Early, Start};
-use super::edit::{Change, Edit, edit, move_on};
+use super::edit::{Change, Edit, How, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::Host;
 use super::request::{AnyTarget, Ask, Request, StageHandle};
@@ -27,11 +27,19 @@ type Found<H> = Result<Arc<Slot<H>>, StageError<H>>;
 struct Wanted<H: Host> {
     target: Contained<AnyTarget<H>>,
     text: Contained<Option<H::Text>>,
+    rehomes: bool,
     ask: Contained<Ask<H>>,
     /// Its file's number, if it is looked for.
     file: usize,
     /// How it has joined the revision that its edit makes.
     early: Option<Early<H>>,
+}
+
+impl<H: Host> Wanted<H> {
+    /// Whether it moves its file on.
+    fn moves(&self) -> bool {
+        self.text.is_some() || self.rehomes
+    }
 }
 
 /// The edits of a batch, one a file.
@@ -43,8 +51,11 @@ struct Edits<'a, H: Host> {
 /// A file that a batch names.
 #[derive(Default)]
 struct Named {
-    /// The last member that brings a text.
+    /// The last member that moves it on: that brings a text, if any does.
     newest: Option<usize>,
+    has_text: bool,
+    /// Some member re-homes it.
+    rehomes: bool,
     /// More than one member names it.
     often: bool,
     edit: Option<usize>,
@@ -53,14 +64,15 @@ struct Named {
 impl<'a, H: Host> Edits<'a, H> {
     /// The edits that the members bring; the newest text of a file stands. A member that alone names its file joins at once.
     fn of(slots: &'a [Found<H>], wanted: &mut [Wanted<H>]) -> Self {
-        let texts = wanted.iter().filter(|wanted| wanted.text.is_some()).count();
-        let mut edits = Self { edits: Vec::with_capacity(texts), files: Vec::new() };
-        if texts == 0 {
+        let moves = wanted.iter().filter(|wanted| wanted.moves()).count();
+        let mut edits = Self { edits: Vec::with_capacity(moves), files: Vec::new() };
+        if moves == 0 {
             return edits;
         }
         edits.number(slots, wanted);
         for (at, (slot, wanted)) in slots.iter().zip(wanted).enumerate() {
-            if let (Ok(slot), Some(text)) = (slot, wanted.text.take())
+            let text = wanted.text.take();
+            if let Ok(slot) = slot
                 && let named = &mut edits.files[wanted.file]
                 && named.newest == Some(at)
             {
@@ -68,7 +80,8 @@ impl<'a, H: Host> Edits<'a, H> {
                     if named.often { (Start::idle(), None) } else { Start::asked(&wanted.target, &mut wanted.ask) };
                 wanted.early = early;
                 named.edit = Some(edits.edits.len());
-                edits.edits.push(edit(slot, Change::Set(text), true, start));
+                let how = How { creates: true, rehomes: named.rehomes };
+                edits.edits.push(edit(slot, text.map_or(Change::Keep, Change::Set), how, start));
             }
         }
         edits
@@ -85,9 +98,13 @@ impl<'a, H: Host> Edits<'a, H> {
                 Some(named) => named.often = true,
                 None => self.files.push(Named::default()),
             }
+            let named = &mut self.files[wanted.file];
             if wanted.text.is_some() {
-                self.files[wanted.file].newest = Some(at);
+                (named.newest, named.has_text) = (Some(at), true);
+            } else if wanted.rehomes && !named.has_text {
+                named.newest = Some(at);
             }
+            named.rehomes |= wanted.rehomes;
         }
     }
 
@@ -104,7 +121,7 @@ impl<H: Host> Core<H> {
         if requests.is_empty() {
             return BatchHandle::new(Vec::new());
         }
-        self.table.stripe(0).counters.submits.one();
+        self.stripes.of(0).counters.submits.one();
         let mut units = self.charge_batch(requests.len());
         let mut wanted = Vec::with_capacity(requests.len());
         let slots: Vec<_> = requests.into_iter().map(|request| self.member(request, &mut wanted)).collect();
@@ -147,14 +164,14 @@ impl<H: Host> Core<H> {
 
     /// Finds the file of a batch's member, and keeps the rest of what it says.
     fn member(&self, request: Request<H>, wanted: &mut Vec<Wanted<H>>) -> Found<H> {
-        let Request { file, target, text, ask } = request;
+        let Request { file, target, text, rehomes, ask } = request;
         let (file, target, ask) = (Contained::new(file), Contained::new(target), Contained::new(ask));
-        let slot = match self.table.hash(&file) {
+        let slot = match self.stripes.hash(&file) {
             Ok(hash) => self.slot(hash, file),
             Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report)),
         };
         let text = Contained::new(text);
-        wanted.push(Wanted { target, text, ask, file: usize::MAX, early: None });
+        wanted.push(Wanted { target, text, rehomes, ask, file: usize::MAX, early: None });
         slot
     }
 
@@ -177,7 +194,7 @@ impl<H: Host> Core<H> {
                 (Some(revision), None) => submission.join_edited(slot, revision, target, ask),
                 (None, _) => {
                     ask.charged |= edit.declined().is_some_and(Revision::uncharge);
-                    Err(Stop::Failed(StageError::GenerationExhausted))
+                    Err(Stop::Failed(self.refused(slot, edit.file.moved)))
                 }
             },
         };

@@ -12,7 +12,8 @@ use super::origin::{Asked, Origin};
 use super::request::{AnyTarget, Ask, StageHandle};
 use super::revision::{Revision, StageFlight, leave};
 use super::run::{AnalysisRef, SourceRef};
-use super::slot::{Garbage, Kind, Slot};
+use super::slot::{Kind, Slot};
+use super::stripe::Garbage;
 use crate::flight::{Completion, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
 use crate::runtime::Priority;
 use crate::sync::Arc;
@@ -268,7 +269,7 @@ impl<H: Host> Revision<H> {
         }
         if slot.versions.is_current(self, slot.clock()) {
             // Neither failed nor replaced: it is being shut down, by a thread that may sleep meanwhile. Help.
-            self.end(slot.shared(), self.reason());
+            self.end(slot.shared(), self.why(slot));
         }
         LookAgain
     }

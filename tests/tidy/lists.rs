@@ -34,7 +34,9 @@ pub(crate) const UNSAFE: &[Listed] = &[
         "asks the epoch when a bag can be emptied; the open bag goes from hand to hand by one pointer",
     ),
     ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
-    ("src/stages/table.rs", "slots of one hash hang behind each other and count by hand"),
+    ("src/stages/entry.rs", "an entry of a table counts its slots by hand and is read under an epoch pin"),
+    ("src/stages/table.rs", "a table that goes frees its entries"),
+    ("src/stages/world.rs", "the pointer to the present world counts by hand and is read under an epoch pin"),
 ];
 
 /// Files that may name an atomic's ordering.
@@ -88,9 +90,10 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/revision.rs", "the reason that is noted before a commit"),
     ("src/stages/counters.rs", "counts that no protocol rests on"),
     ("src/stages/shared.rs", "flags and counts that no protocol rests on"),
-    ("src/stages/slot.rs", "numbers of lives, each given once"),
+    ("src/stages/stripe.rs", "numbers of lives, each given once"),
+    ("src/stages/world.rs", "the pointer to the present world, with the argument of each edge beside it"),
     ("src/stages/batch.rs", "the cursor of a batch's ticket"),
-    ("src/stages/table.rs", "the next slot whose name has the same hash"),
+    ("src/stages/table.rs", "a count that no protocol rests on"),
 ];
 
 /// Files that may hold a lock.

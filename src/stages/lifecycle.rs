@@ -1,0 +1,221 @@
+//! How files come to end and the scheduler starts afresh: removal, re-home, reset, stop and restart.
+//! It does not know who waits for what, nor how a file comes in.
+//!
+//! A removal is a transition like an edit. What it installs is a mark, the last revision of its slot: nothing joins it, and nothing
+//! is ever installed over it, so a slot is one life of its file and whoever is bound to the life holds the slot. Whoever looks for
+//! the file and finds an ended slot puts a fresh one in its place; so nobody waits for the remover, who takes the slot out of the
+//! table when the rest is done, and never takes out its successor.
+//!
+//! A reset leaves the whole world by one exchange, in the section, and marks every slot of it after that. Who adds a slot to a world
+//! looks once more whether it was left; so each slot is marked by one of the two. What lives in a world that was left seals nothing
+//! any more, and whoever polls for it helps to end it.
+#![forbid(unsafe_code)]
+
+use super::early::Start;
+use super::edit::{Change, How, Moved};
+use super::entry::Taken;
+use super::error::{StageError, panicked};
+use super::host::{Host, Stage};
+use super::revision::{Life, Revision};
+use super::scheduler::{Core, Stages};
+use super::slot::Slot;
+use super::table::Table;
+use super::world::{Left, World};
+use crate::flight::Killed;
+use crate::sync::Arc;
+use crate::sync::epoch;
+
+/// What is out of reach and may still be looked at by pinned readers.
+pub(crate) enum Gone<H: Host> {
+    Slots(#[expect(dead_code, reason = "kept for its destructor")] Taken<Slot<H>>),
+    World(#[expect(dead_code, reason = "kept for its destructor")] Left<World<H>>),
+}
+
+/// What a removal found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Removed {
+    /// The file, which is gone now.
+    Gone,
+    /// No such file: nothing was changed, nothing was made.
+    Unknown,
+}
+
+impl<H: Host> Stages<H> {
+    /// Forgets the file: its generations, its texts, its results. Whatever was asked of it and is not answered yet ends with
+    /// [`StageError::Shutdown`], also what was submitted and is on its way; stages of it that run at this moment go on to their next
+    /// [`StageCx::check`](super::StageCx::check), and their results are dropped.
+    ///
+    /// The next request for it begins a new life, with a new incarnation and at the first generation.
+    pub fn remove(&self, file: &H::File) -> Removed {
+        self.core().remove(file)
+    }
+
+    /// Gives the file a new incarnation and moves it on to a new generation with the same text: for a file whose kind has changed,
+    /// its language say. It is the same life of the file, so edits that are on their way reach it.
+    pub fn rehome(&self, file: &H::File) -> Moved {
+        self.core().change(file, Change::Keep, true)
+    }
+
+    /// Forgets every file in one step, as [`remove`](Self::remove) does one, and goes on empty. How many there were.
+    ///
+    /// It waits for nothing that runs: whoever waits is answered at once.
+    pub fn reset(&self) -> usize {
+        self.core().leave_world(None)
+    }
+
+    /// As [`reset`](Self::reset), and from that step on every request ends with [`StageError::Shutdown`] and no file comes in, until
+    /// a [`restart`](Self::restart).
+    pub fn stop(&self) -> usize {
+        self.core().leave_world(Some(false))
+    }
+
+    /// As [`reset`](Self::reset), and opens a scheduler that was [stopped](Self::stop).
+    pub fn restart(&self) -> usize {
+        self.core().leave_world(Some(true))
+    }
+
+    /// Whether the scheduler was [stopped](Self::stop) and not restarted.
+    pub fn is_stopped(&self) -> bool {
+        !self.core().worlds.now(&epoch::pin()).open
+    }
+}
+
+impl<H: Host> Core<H> {
+    fn remove(&self, file: &H::File) -> Removed {
+        let Some(slot) = self.stripes.hash(file).ok().and_then(|hash| self.live(hash, file).ok()?) else {
+            return Removed::Unknown;
+        };
+        match self.edit(&slot, Change::Remove, How::default(), Start::idle()).file.moved {
+            Moved::On => self.bury(&slot),
+            _ => return Removed::Unknown,
+        }
+        Removed::Gone
+    }
+
+    /// Takes a slot that has ended out of the table.
+    fn bury(&self, slot: &Slot<H>) {
+        let taken = {
+            let pinned = epoch::pin();
+            let world = self.worlds.now(&pinned);
+            if world.number != slot.world {
+                return;
+            }
+            world.table.note_end();
+            world.table.take_out(slot, &pinned)
+        };
+        self.keep(taken);
+    }
+
+    /// Keeps what was taken out of a table until the pins of this time have ended. Outside every section and pin.
+    fn keep(&self, taken: Taken<Slot<H>>) {
+        if !taken.is_nothing() {
+            self.gone.put(Gone::Slots(taken));
+        }
+    }
+
+    /// The number of the world that a new file comes into.
+    ///
+    /// # Errors
+    /// Shutdown, while the scheduler is stopped.
+    pub(crate) fn world_to_join(&self) -> Result<u64, StageError<H>> {
+        let pinned = epoch::pin();
+        let world = self.worlds.now(&pinned);
+        if world.open { Ok(world.number) } else { Err(StageError::Shutdown) }
+    }
+
+    /// Adds a slot that was just made. The one that another thread has added before, if it was slower.
+    ///
+    /// # Errors
+    /// Shutdown, if the world that it was made for has been left; a failure, if comparing names panics.
+    pub(crate) fn add(&self, fresh: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, StageError<H>> {
+        let (added, still) = {
+            let pinned = epoch::pin();
+            let world = self.worlds.now(&pinned);
+            if world.number != fresh.world {
+                return Err(StageError::Shutdown);
+            }
+            let added = world.table.add(fresh, &pinned);
+            (added, self.worlds.is_still(world))
+        };
+        match added {
+            Ok(Ok(taken)) => {
+                self.keep(taken);
+                if !still {
+                    fresh.close();
+                }
+                Ok(None)
+            }
+            Ok(Err(found)) => Ok(Some(found)),
+            Err(report) => Err(panicked(fresh.file(), Stage::Source, 0, report)),
+        }
+    }
+
+    /// Leaves the present world for an empty one, open or not, or as this one is. How many files there were.
+    fn leave_world(&self, open: Option<bool>) -> usize {
+        let mut fresh = Arc::new(World { number: 0, open: true, table: Table::new(self.files) });
+        let pinned = epoch::pin();
+        let left = self.shared.sequencer.run(1, || {
+            let (now, unshared) = (self.worlds.now(&pinned), Arc::get_mut(&mut fresh));
+            let number = now.number + 1;
+            if let Some(fresh) = unshared {
+                (fresh.number, fresh.open) = (number, open.unwrap_or(now.open));
+            }
+            let left = self.worlds.leave(fresh);
+            self.shared.world.set(number);
+            left
+        });
+        drop(pinned);
+        let slots = left.table.all();
+        let ended = slots.iter().filter(|slot| slot.close()).count();
+        drop(slots);
+        self.gone.put(Gone::World(left));
+        ended
+    }
+
+    /// What a request is answered that was bound to the life of `slot`, which has ended.
+    pub(crate) fn ended(&self, slot: &Slot<H>) -> StageError<H> {
+        match self.live(slot.hash, slot.file()) {
+            Ok(Some(_)) => StageError::Superseded,
+            _ => StageError::Shutdown,
+        }
+    }
+
+    /// What a request is answered whose edit of `slot` was refused.
+    pub(crate) fn refused(&self, slot: &Slot<H>, moved: Moved) -> StageError<H> {
+        if moved == Moved::Exhausted { StageError::GenerationExhausted } else { self.ended(slot) }
+    }
+}
+
+impl<H: Host> Slot<H> {
+    /// Ends what lives in a slot whose world was left. True if a file lived here. Outside every section and pin.
+    fn close(self: &Arc<Self>) -> bool {
+        let (weak, nobody) = (Arc::downgrade(self), Life { incarnation: 0 });
+        let mut last = Arc::new(Revision::absent_at_once(weak, nobody));
+        let old = loop {
+            let pinned = epoch::pin();
+            let swung = match self.visible(&pinned) {
+                None => match self.versions.create(last) {
+                    Ok(()) => return false,
+                    Err(last) => Err(last),
+                },
+                Some(seen) if seen.absent => return false,
+                Some(seen) => {
+                    // Why it ends stands there before anybody can see that it does.
+                    seen.note_reason(Killed::Shutdown);
+                    self.versions.swing(&seen, last, &pinned)
+                }
+            };
+            match swung {
+                Ok(old) => break old,
+                // A first revision or a retry came between.
+                Err(back) => last = back,
+            }
+        };
+        let lived = !old.0.is_stub();
+        self.shared().note_overlay(old.0.text.is_some(), false);
+        old.0.end(self.shared(), Killed::Shutdown);
+        self.stripe.retire(old);
+        lived
+    }
+}
