@@ -23,7 +23,7 @@ pub use graph::{
     Wake, policy_fn,
 };
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
-pub use report::{CounterSummary, DotWriter, TraceWriter};
+pub use report::{CounterSummary, DotWriter, RunTimes, TraceWriter};
 pub use runtime::{
     BuildError, Clock, Driver, Pinning, Place, Pool, Priority, RefusedBecause, Rejected, Runtime, RuntimeBuilder,
     Shutdown, TimerHandle, VirtualClock,

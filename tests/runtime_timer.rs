@@ -35,6 +35,21 @@ fn deadlines_fire_in_the_order_of_their_times_on_a_clock_that_is_moved() {
 }
 
 #[test]
+fn who_drives_is_told_until_when_to_sleep() {
+    let runtime = driven();
+    assert_eq!(runtime.next_deadline(), None);
+    drop(runtime.after(MS * 30, || {}));
+    drop(runtime.after(MS * 10, || {}));
+    assert_eq!(runtime.next_deadline(), Some(MS * 10));
+    assert!(runtime.advance(MS * 10));
+    assert_eq!(runtime.next_deadline(), Some(MS * 30), "what is due is queued");
+    assert_eq!(runtime.drive_all(), 1);
+    let threads = threads();
+    drop(threads.after(MS * 100_000, || {}));
+    assert_eq!(threads.next_deadline(), None, "threads need nobody who drives");
+}
+
+#[test]
 fn b07_an_early_deadline_fires_in_time_beside_a_late_one() {
     let runtime = threads();
     drop(runtime.after(Duration::from_secs(1_000), || {}).unwrap());

@@ -11,6 +11,7 @@ use super::place::{LEVELS, Place, Priority};
 use crate::sync::queue::{Injector, Steal};
 use crate::sync::{CachePadded, Mutex, stat};
 use std::collections::VecDeque;
+use std::time::Duration;
 
 /// Continuations that are driven in a row before the queues are looked at.
 const STREAK_MAX: u8 = 3;
@@ -155,7 +156,7 @@ impl Driven {
         // ordering: AcqRel, before the job is taken: who finds none left sees that somebody is at work.
         self.going_on.fetch_add(ACTIVE, stat::Ordering::AcqRel);
         let mut active = Active(self, 0);
-        self.fire(engine);
+        _ = self.fire(engine);
         let Some((place, job)) = self.pop() else { return false };
         active.1 = RUN;
         let result = current::driving(engine, place.pool, || contain::call(|| job.run()));
@@ -167,9 +168,9 @@ impl Driven {
         true
     }
 
-    /// Pushes the jobs whose deadlines have come.
-    pub(crate) fn fire(&self, engine: &Engine) {
-        engine.timer.turn(engine.now(), |place, job| self.push(engine, place, std::iter::once(job)));
+    /// Pushes the jobs whose deadlines have come. The next deadline, if any.
+    pub(crate) fn fire(&self, engine: &Engine) -> Option<Duration> {
+        engine.timer.turn(engine.now(), |place, job| self.push(engine, place, std::iter::once(job)))
     }
 
     pub(crate) fn drain(&self) -> u64 {

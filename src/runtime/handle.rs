@@ -256,10 +256,20 @@ impl Runtime {
         let engine = self.engine();
         let moved = engine.clock.advance(by);
         match &engine.driven {
-            Some(driven) => driven.fire(engine),
+            Some(driven) => drop(driven.fire(engine)),
             None => engine.timer.poke(),
         }
         moved
+    }
+
+    /// When the earliest deadline of a driven runtime is due, on the runtime's clock: until then whoever drives may sleep once
+    /// `drive_all` has found nothing more to do. None if there is no deadline, or the runtime has threads of its own.
+    ///
+    /// What is due by now is queued. A deadline that was cancelled may still be told.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Duration> {
+        let engine = self.engine();
+        engine.driven.as_ref()?.fire(engine)
     }
 
     /// A snapshot of what the runtime has counted.

@@ -1,6 +1,8 @@
 //! A temporary tree, and the built tool run over it. It does not know what the tool should say.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub(crate) mod tasks;
+
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
@@ -75,6 +77,12 @@ pub(crate) struct Ran {
     pub(crate) status: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
+}
+
+impl std::fmt::Debug for Ran {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "status {}\n{}{}", self.status, self.stdout, self.stderr)
+    }
 }
 
 pub(crate) fn run(command: &mut Command) -> Ran {

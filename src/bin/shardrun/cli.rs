@@ -2,6 +2,7 @@
 //! It does not know what the commands do.
 #![forbid(unsafe_code)]
 
+use crate::run::RunArgs;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
@@ -18,6 +19,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Index(IndexArgs),
+    Run(RunArgs),
 }
 
 const EXAMPLES: &str = "\

@@ -6,21 +6,28 @@ mod cli;
 mod console;
 mod index;
 mod output;
+mod run;
 mod work;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use std::process::ExitCode;
 
-/// Exit status 0 if all went well, 1 if anything was complained about, 2 for wrong usage (by clap).
+/// Exit status 0 if all went well, 1 if anything was complained about, 2 for wrong usage.
 fn main() -> ExitCode {
-    let cli::Command::Index(args) = cli::Cli::parse().command;
+    match cli::Cli::parse().command {
+        cli::Command::Index(args) => index(&args),
+        cli::Command::Run(args) => run::run(&args),
+    }
+}
+
+fn index(args: &cli::IndexArgs) -> ExitCode {
     if let Some(path) = args.written_twice() {
         let message = format!("two outputs would overwrite each other in {}: name a file for each", path.display());
         cli::Cli::command().error(ErrorKind::ArgumentConflict, message).exit();
     }
     let mut console = console::Console::new(args.quiet || args.no_progress);
-    index::run(&args, &mut console);
+    index::run(args, &mut console);
     console.finish();
     if console.complaints() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

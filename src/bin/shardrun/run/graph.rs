@@ -1,0 +1,230 @@
+//! Puts the tasks of a file together: whom each depends on, which are wanted, and the plan and budget of those.
+//! It does not know how commands are run.
+#![forbid(unsafe_code)]
+
+use super::faults::{Faults, suggestion};
+use super::shape::{Package, TaskFile};
+use super::values::Named;
+use shardrun::{History, Plan, PlanError, ResourceBudget, TaskId};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Which tasks each task depends on, by their places in the file.
+pub(super) struct Links<'f> {
+    file: &'f TaskFile,
+    places: HashMap<&'f str, usize>,
+    on: Vec<Vec<usize>>,
+}
+
+/// The tasks that are wanted.
+pub(super) struct Chosen {
+    pub(super) plan: Arc<Plan>,
+    /// The place in the file of each task of the plan.
+    pub(super) places: Vec<usize>,
+    /// Whether it was asked for by name.
+    pub(super) named: Vec<bool>,
+    /// None if no task reserves anything.
+    pub(super) budget: Option<ResourceBudget>,
+}
+
+impl<'f> Links<'f> {
+    /// Finds everybody that is named. What is wrong is in `faults`.
+    pub(super) fn new(file: &'f TaskFile, faults: &Faults) -> Self {
+        let places = file.tasks.iter().enumerate().map(|(place, task)| (task.name.as_str(), place)).collect();
+        let mut links = Links { file, places, on: Vec::new() };
+        let packages: HashMap<&str, &Package> = file.packages.iter().map(|one| (one.name.as_str(), one)).collect();
+        for package in &file.packages {
+            for on in package.on.iter().filter(|on| !packages.contains_key(on.name.as_str())) {
+                let hint = suggestion(&on.name, packages.keys().copied());
+                let what =
+                    format!("package {} is built on `{}`, which is not in [packages]{hint}", package.name, on.name);
+                faults.add(on.at, None, what);
+            }
+        }
+        for place in 0..file.tasks.len() {
+            let on = links.dependencies(place, &packages, faults);
+            links.on.push(on);
+            links.check_names(place, faults);
+        }
+        for name in file.default.iter().flatten().filter(|name| !links.places.contains_key(name.name.as_str())) {
+            faults.add(
+                name.at,
+                None,
+                format!("`default` names `{}`, which is no task{}", name.name, links.hint(&name.name)),
+            );
+        }
+        if faults.are_none() {
+            links.check_rings(faults);
+        }
+        links
+    }
+
+    fn hint(&self, name: &str) -> String {
+        suggestion(name, self.file.tasks.iter().map(|task| task.name.as_str()))
+    }
+
+    fn dependencies(&self, place: usize, packages: &HashMap<&str, &Package>, faults: &Faults) -> Vec<usize> {
+        let task = &self.file.tasks[place];
+        let mut on = Vec::new();
+        for dependency in &task.dependencies {
+            let name = dependency.name.as_str();
+            if let Some(rest) = name.strip_prefix('^') {
+                match self.behind(place, rest, packages) {
+                    Ok(found) => on.extend(found),
+                    Err(what) => faults.add(dependency.at, Some(&task.name), format!("`{name}` {what}")),
+                }
+            } else if let Some(found) = self.places.get(name) {
+                on.push(*found);
+            } else {
+                let what = format!("depends on `{name}`, which is not in the file{}", self.hint(name));
+                faults.add(dependency.at, Some(&task.name), what);
+            }
+        }
+        on
+    }
+
+    /// What `^rest` means to a task: the task `rest` of each package that its own is built on; where one has no such task, of
+    /// those that this one is built on.
+    fn behind(&self, place: usize, rest: &str, packages: &HashMap<&str, &Package>) -> Result<Vec<usize>, String> {
+        let task = &self.file.tasks[place];
+        let (own, _) = task.package().ok_or("is for tasks of a package, which are named `package:task`")?;
+        let own = packages.get(own).ok_or_else(|| format!("needs package {own}, which is not in [packages]"))?;
+        let (mut found, mut seen) = (Vec::new(), HashSet::new());
+        let mut next: Vec<&str> = own.on.iter().rev().map(|on| on.name.as_str()).collect();
+        while let Some(name) = next.pop() {
+            if !seen.insert(name) {
+                continue;
+            }
+            match (self.places.get(format!("{name}:{rest}").as_str()), packages.get(name)) {
+                (Some(at), _) if *at == place => {
+                    return Err(format!("leads back to the task itself: package {} is built on itself", own.name));
+                }
+                (Some(at), _) => found.push(*at),
+                (None, Some(package)) => next.extend(package.on.iter().rev().map(|on| on.name.as_str())),
+                (None, None) => {}
+            }
+        }
+        Ok(found)
+    }
+
+    fn check_names(&self, place: usize, faults: &Faults) {
+        let task = &self.file.tasks[place];
+        let unknown = |named: &Named, what: &str, names: Vec<&str>| {
+            if !names.contains(&named.name.as_str()) {
+                let hint = suggestion(&named.name, names);
+                faults.add(named.at, Some(&task.name), format!("{what} `{}` is not declared{hint}", named.name));
+            }
+        };
+        if let Some(pool) = &task.pool {
+            unknown(pool, "pool", self.file.pools.iter().map(|(name, _)| name.as_str()).collect());
+        }
+        for (resource, _) in &task.resources {
+            unknown(resource, "resource", self.file.resources.iter().map(|(name, _)| name.as_str()).collect());
+        }
+    }
+
+    /// Looks for tasks that depend on one another in a ring, in the whole file.
+    fn check_rings(&self, faults: &Faults) {
+        let path = match self.build(&vec![true; self.on.len()], &History::new(), None) {
+            Ok(_) => return,
+            Err(PlanError::Cycle { path }) => path,
+            Err(PlanError::SelfDependency { task }) => vec![task.clone(), task],
+            Err(error) => return faults.add(0, None, error),
+        };
+        let [first, second, ..] = &path[..] else { return };
+        let Some(task) = self.places.get(first.as_str()).map(|place| &self.file.tasks[*place]) else { return };
+        let named = task.dependencies.iter().find(|dependency| dependency.name == *second);
+        let grouped = || task.dependencies.iter().find(|dependency| dependency.name.starts_with('^'));
+        let at = named.or_else(grouped).map_or(task.at, |dependency| dependency.at);
+        faults.add(at, Some(first), format!("depends on itself: {}", path.join(" -> ")));
+    }
+
+    fn build(&self, wanted: &[bool], history: &History, concurrency: Option<u32>) -> Result<Plan, PlanError> {
+        let mut plan = Plan::builder();
+        for (name, capacity) in &self.file.pools {
+            plan.pool(name, *capacity);
+        }
+        if let Some(concurrency) = concurrency {
+            plan.concurrency(concurrency);
+        }
+        let mut ids = vec![None; wanted.len()];
+        for place in (0..wanted.len()).filter(|place| wanted[*place]) {
+            let task = &self.file.tasks[place];
+            let entry = plan.task(&task.name);
+            ids[place] = Some(entry.id());
+            let entry = match (&task.command, task.persistent) {
+                (None, _) => entry.group(),
+                (Some(_), false) => entry,
+                (Some(_), true) => entry.persistent_until_exit(),
+            };
+            if let Some(pool) = &task.pool {
+                entry.pool(&pool.name);
+            }
+        }
+        for (task, on) in ids.iter().zip(&self.on) {
+            for on in on {
+                if let (Some(task), Some(on)) = (task, ids[*on]) {
+                    plan.depend(*task, on);
+                }
+            }
+        }
+        plan.predict(|name| history.predicted(name));
+        plan.build()
+    }
+
+    /// The tasks that are named, or the file's default ones, or all, and everything that they depend on.
+    pub(super) fn choose(&self, names: &[String], history: &History, concurrency: u32) -> Result<Chosen, String> {
+        let tasks = &self.file.tasks;
+        let mut roots = Vec::new();
+        for name in names {
+            let unknown = || format!("there is no task {name}{}", self.hint(name));
+            roots.push(*self.places.get(name.as_str()).ok_or_else(unknown)?);
+        }
+        let default =
+            self.file.default.iter().flatten().filter_map(|name| self.places.get(name.name.as_str()).copied());
+        if names.is_empty() {
+            roots.extend(default);
+        }
+        let mut named = vec![false; tasks.len()];
+        roots.iter().for_each(|place| named[*place] = true);
+        if names.is_empty() && self.file.default.is_none() {
+            roots.extend(0..tasks.len());
+        }
+        let mut wanted = vec![false; tasks.len()];
+        while let Some(place) = roots.pop() {
+            if !std::mem::replace(&mut wanted[place], true) {
+                roots.extend(&self.on[place]);
+            }
+        }
+        let plan = self.build(&wanted, history, Some(concurrency)).map_err(|error| error.to_string())?;
+        let places: Vec<usize> = (0..tasks.len()).filter(|place| wanted[*place]).collect();
+        let named = places.iter().map(|place| named[*place]).collect();
+        let budget = self.budget(&plan, &places);
+        Ok(Chosen { plan: Arc::new(plan), places, named, budget })
+    }
+
+    fn budget(&self, plan: &Plan, places: &[usize]) -> Option<ResourceBudget> {
+        let reserving: Vec<(TaskId, usize)> =
+            plan.tasks().zip(places.iter().copied()).filter(|(_, place)| self.file.tasks[*place].reserves()).collect();
+        if reserving.is_empty() {
+            return None;
+        }
+        let mut budget = ResourceBudget::new();
+        let axis =
+            |(name, amount): &'f (String, u64)| (name.as_str(), budget.axis(&format!("resource {name}"), *amount));
+        let axes: HashMap<&str, _> = self.file.resources.iter().map(axis).collect();
+        for (id, place) in reserving {
+            let task = &self.file.tasks[place];
+            for (resource, amount) in &task.resources {
+                budget.cost(id, axes[resource.name.as_str()], *amount);
+            }
+            for mutex in &task.mutexes {
+                budget.mutex(id, mutex);
+            }
+            if task.exclusive {
+                budget.exclusive(id);
+            }
+        }
+        Some(budget)
+    }
+}

@@ -1,0 +1,242 @@
+//! Reads a task file into its shape, value by value, and gathers what is wrong with each.
+//! It does not know whether the tasks fit together.
+#![forbid(unsafe_code)]
+
+use super::faults::Faults;
+use super::shape::{Command, GRACE, MODES, Package, Retries, Task, TaskFile};
+use super::values::{Field, Named, Section};
+use shardrun::ContinueMode;
+use std::time::Duration;
+use toml::de::DeTable;
+
+const FILE_KEYS: [&str; 10] = [
+    "concurrency",
+    "continue",
+    "default",
+    "environment",
+    "grace",
+    "jobserver",
+    "packages",
+    "pools",
+    "resources",
+    "tasks",
+];
+const TASK_KEYS: [&str; 14] = [
+    "command",
+    "dependencies",
+    "description",
+    "directory",
+    "environment",
+    "exclusive",
+    "grace",
+    "mutex",
+    "persistent",
+    "pool",
+    "ready",
+    "resources",
+    "retries",
+    "timeout",
+];
+/// Keys that mean something for a command only.
+const COMMAND_KEYS: [&str; 11] = [
+    "directory",
+    "environment",
+    "exclusive",
+    "grace",
+    "mutex",
+    "persistent",
+    "pool",
+    "ready",
+    "resources",
+    "retries",
+    "timeout",
+];
+const RETRIES_MAX: u32 = 1000;
+
+type Environment = Vec<(String, Option<String>)>;
+
+/// Reads a file. What is wrong is in `faults`; what is returned then is incomplete.
+pub(super) fn parse(text: &str, faults: &Faults) -> TaskFile {
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let message = error.message().replace('\n', ", ");
+        faults.add(error.span().map_or(0, |span| span.start), None, message);
+    }
+    let mut file = TaskFile::default();
+    if errors.is_empty() {
+        read(Section::new(faults, None, table.get_ref()), faults, &mut file);
+    }
+    file
+}
+
+fn read(mut top: Section<'_>, faults: &Faults, file: &mut TaskFile) {
+    file.concurrency = top.take("concurrency").and_then(|field| field.count(1));
+    file.mode = top.take("continue").and_then(|field| mode(&field));
+    file.jobserver = top.take("jobserver").and_then(|field| field.bool());
+    file.default = top.take("default").and_then(|field| field.strings());
+    let grace = top.take("grace").and_then(|field| field.duration()).unwrap_or(GRACE);
+    let environment = top.take("environment").map(|field| environment(&field)).unwrap_or_default();
+    for field in fields(top.take("pools")) {
+        file.pools.extend(field.count(1).map(|capacity| (field.key.to_owned(), capacity)));
+    }
+    for field in fields(top.take("resources")) {
+        file.resources.extend(field.amount().map(|amount| (field.key.to_owned(), amount)));
+    }
+    for field in fields(top.take("packages")) {
+        let package = |on| Package { name: field.key.to_owned(), on };
+        file.packages.extend(field.strings().map(package));
+    }
+    match top.take("tasks") {
+        Some(tasks) => {
+            for field in fields(Some(tasks)) {
+                file.tasks.extend(task(&field, faults, grace, &environment));
+            }
+        }
+        None => faults.add(0, None, "there are no tasks: write them as [tasks.NAME]"),
+    }
+    top.finish(&FILE_KEYS);
+}
+
+fn fields(table: Option<Field<'_>>) -> Vec<Field<'_>> {
+    table.and_then(|table| table.section()).map(Section::all).unwrap_or_default()
+}
+
+fn mode(field: &Field<'_>) -> Option<ContinueMode> {
+    let word = field.string()?.name;
+    let found = MODES.iter().find(|(name, _)| *name == word).map(|(_, mode)| *mode);
+    found.or_else(|| field.wrong("must be one of never, deps-ok, always, kill"))
+}
+
+fn environment(field: &Field<'_>) -> Environment {
+    let variable = |field: Field<'_>| {
+        if field.key.is_empty() || field.key.contains(['=', '\0']) {
+            return field.wrong("cannot be the name of a variable");
+        }
+        let value = if field.is_false() {
+            None
+        } else if field.is_string() {
+            Some(field.string()?.name)
+        } else {
+            return field.wrong("must be a string, or false to remove the variable");
+        };
+        Some((field.key.to_owned(), value))
+    };
+    fields(Some(*field)).into_iter().filter_map(variable).collect()
+}
+
+fn task<'a>(field: &Field<'a>, faults: &Faults, grace: Duration, shared: &Environment) -> Option<Task> {
+    let name = field.key;
+    check_name(field)?;
+    if !field.is_table() {
+        return field.wrong("must be a table with a command or dependencies");
+    }
+    let mut keys = field.section_of(name)?;
+    let command = keys.take("command");
+    if command.is_none() {
+        for key in COMMAND_KEYS {
+            if let Some(field) = keys.take(key) {
+                _ = field.wrong::<()>("means nothing for a task without a command");
+            }
+        }
+    }
+    let mut task = Task {
+        name: name.to_owned(),
+        at: field.key_at,
+        description: keys.take("description").and_then(|field| field.string()).map(|text| text.name),
+        dependencies: keys.take("dependencies").and_then(|field| field.strings()).unwrap_or_default(),
+        environment: shared.clone(),
+        directory: keys.take("directory").and_then(|field| field.string()).map(|text| text.name),
+        pool: keys.take("pool").and_then(|field| field.string()),
+        resources: Vec::new(),
+        mutexes: Vec::new(),
+        exclusive: keys.take("exclusive").and_then(|field| field.bool()).unwrap_or(false),
+        retries: keys.take("retries").and_then(|field| retries(&field)).unwrap_or_default(),
+        timeout: keys.take("timeout").and_then(|field| field.some_time()),
+        grace: keys.take("grace").and_then(|field| field.duration()).unwrap_or(grace),
+        persistent: keys.take("persistent").and_then(|field| field.bool()).unwrap_or(false),
+        ready: keys.take("ready").and_then(|field| field.string()).map(|text| text.name),
+        command: None,
+    };
+    if let Some(field) = command {
+        task.command = self::command(&field);
+    } else if task.dependencies.is_empty() {
+        faults.add(task.at, Some(name), "has neither a command nor dependencies");
+    }
+    for variable in keys.take("environment").map(|field| environment(&field)).unwrap_or_default() {
+        task.environment.retain(|(name, _)| *name != variable.0);
+        task.environment.push(variable);
+    }
+    for field in fields(keys.take("resources")) {
+        let axis = Named { name: field.key.to_owned(), at: field.key_at };
+        task.resources.extend(field.amount().map(|amount| (axis, amount)));
+    }
+    let mutexes = keys.take("mutex").and_then(|field| field.strings()).unwrap_or_default();
+    task.mutexes = mutexes.into_iter().map(|mutex| mutex.name).collect();
+    keys.finish(&TASK_KEYS);
+    check(&task, faults);
+    Some(task)
+}
+
+fn check_name(field: &Field<'_>) -> Option<()> {
+    let name = field.key;
+    if name.is_empty() || name.trim() != name || name.contains(char::is_control) {
+        return field
+            .wrong("cannot be the name of a task: it is empty, or has a space at an end, or a control character");
+    }
+    if name.starts_with(['^', '-']) {
+        return field.wrong("cannot be the name of a task: it must not begin with ^ or -");
+    }
+    Some(())
+}
+
+fn check(task: &Task, faults: &Faults) {
+    let wrong = |what: &str| faults.add(task.at, Some(&task.name), what);
+    if task.pool.is_some() && task.reserves() {
+        wrong(
+            "is in a `pool`, so `resources`, `mutex` and `exclusive` would not hold for it: they are for tasks outside pools",
+        );
+    }
+    if task.ready.is_some() && !task.persistent {
+        wrong("has `ready`, which is for tasks that are `persistent = true`");
+    }
+    if task.ready.as_ref().is_some_and(String::is_empty) {
+        wrong("has an empty text in `ready`");
+    }
+}
+
+fn command(field: &Field<'_>) -> Option<Command> {
+    if field.is_string() {
+        let text = field.string()?.name;
+        return if text.trim().is_empty() { field.wrong("is empty") } else { Some(Command::Shell(text)) };
+    }
+    let words: Vec<String> = field.strings()?.into_iter().map(|word| word.name).collect();
+    match words.first() {
+        Some(program) if !program.is_empty() => Some(Command::Direct(words)),
+        _ => field.wrong("is empty"),
+    }
+}
+
+fn retries(field: &Field<'_>) -> Option<Retries> {
+    let mut retries = Retries::default();
+    let times = |field: &Field<'_>| {
+        let times = field.count(0)?;
+        if times <= RETRIES_MAX { Some(times) } else { field.wrong("must be at most 1000") }
+    };
+    if !field.is_table() {
+        retries.times = times(field)?;
+        return Some(retries);
+    }
+    let mut keys = field.section()?;
+    match keys.take("times") {
+        Some(field) => retries.times = times(&field)?,
+        None => return field.wrong("must say how many `times`"),
+    }
+    if let Some(field) = keys.take("wait") {
+        retries.wait = field.duration()?;
+    }
+    if let Some(field) = keys.take("longest") {
+        retries.longest = field.duration()?;
+    }
+    keys.finish(&["times", "wait", "longest"]);
+    Some(retries)
+}

@@ -1,0 +1,190 @@
+//! One started command until it is over: which signals its group gets and when, and when nothing more of it can come.
+//! It does not know who waits for it, nor how time is measured out.
+//!
+//! A command is over when its process has ended and its output is closed. The process is reaped last, after its group was
+//! killed: until then its number, which is the group's, cannot be given to anybody else.
+#![forbid(unsafe_code)]
+
+use super::shape::Task;
+use super::spawn::Started;
+use rustix::process::{Signal, kill_process_group};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+/// How long an output may stay open once the process has ended.
+const LINGER: Duration = Duration::from_secs(1);
+/// The exit code of what took too long, as the command `timeout` has it.
+const TIMED_OUT: i32 = 124;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Running,
+    /// Its group was asked to end.
+    Asked,
+    Killed,
+}
+
+/// Why a group was asked to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Why {
+    TimedOut,
+    Stopped,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    Passed,
+    Failed(i32),
+    Signal(i32),
+    TimedOut,
+    Stopped,
+    /// Nobody knows: its end was told to somebody else.
+    Lost,
+}
+
+impl End {
+    /// The code as shells have it.
+    pub(super) fn code(self) -> i32 {
+        match self {
+            End::Passed => 0,
+            End::Failed(code) => code,
+            End::Signal(number) => 128 + number,
+            End::TimedOut => TIMED_OUT,
+            End::Stopped | End::Lost => 1,
+        }
+    }
+}
+
+pub(super) struct Process {
+    started: Option<Started>,
+    phase: Phase,
+    why: Option<Why>,
+    grace: Duration,
+    exited: bool,
+    closed: bool,
+    /// When `due` wants to be called.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Process {
+    pub(super) fn new(started: Started, task: &Task, now: Instant) -> Self {
+        let deadline = task.timeout.and_then(|timeout| now.checked_add(timeout));
+        let (started, grace) = (Some(started), task.grace);
+        Self { started, phase: Phase::Running, why: None, grace, exited: false, closed: false, deadline }
+    }
+
+    pub(super) fn started(&self) -> Option<&Started> {
+        self.started.as_ref()
+    }
+
+    /// Reads what there is of its output, once. None if it has just been closed.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let output = self.started.as_mut()?.output.as_mut()?;
+        loop {
+            match output.read(buffer) {
+                Ok(count) if count > 0 => return Some(count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => break,
+            }
+        }
+        self.close();
+        None
+    }
+
+    /// Nothing more is read of its output.
+    fn close(&mut self) {
+        self.closed = true;
+        self.started.as_mut().map(|started| started.output.take());
+    }
+
+    /// The process has ended; perhaps what it left behind still prints.
+    pub(super) fn exited(&mut self, now: Instant) {
+        self.exited = true;
+        self.deadline = now.checked_add(LINGER);
+    }
+
+    /// It lives for as long as it likes from now on.
+    pub(super) fn no_timeout(&mut self) {
+        if self.phase == Phase::Running && !self.exited {
+            self.deadline = None;
+        }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.exited && self.closed
+    }
+
+    /// Asks the group to end, if nobody has yet; after the grace it will be killed.
+    pub(super) fn ask(&mut self, why: Why, now: Instant) {
+        if self.phase != Phase::Running || self.exited {
+            return;
+        }
+        self.why = Some(why);
+        self.phase = Phase::Asked;
+        self.signal(Signal::TERM);
+        // A stopped group would not hear it.
+        self.signal(Signal::CONT);
+        self.deadline = now.checked_add(self.grace);
+    }
+
+    /// Kills the group, if nobody has yet.
+    pub(super) fn kill(&mut self) {
+        if self.phase != Phase::Killed && !self.exited {
+            self.phase = Phase::Killed;
+            self.why = self.why.or(Some(Why::Stopped));
+            self.deadline = None;
+            self.signal(Signal::KILL);
+        }
+    }
+
+    /// The deadline has come.
+    pub(super) fn due(&mut self, now: Instant) {
+        self.deadline = None;
+        match self.phase {
+            _ if self.exited => self.close(),
+            Phase::Running => self.ask(Why::TimedOut, now),
+            Phase::Asked => self.kill(),
+            Phase::Killed => {}
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(started) = &self.started {
+            // It fails only if nothing of the group is left.
+            _ = kill_process_group(started.pid, signal);
+        }
+    }
+
+    /// It is over: kills what is left of its group, and says how it ended.
+    pub(super) fn finish(mut self) -> End {
+        let status = self.reap();
+        match (self.why, status) {
+            (Some(Why::Stopped), _) => End::Stopped,
+            (Some(Why::TimedOut), _) => End::TimedOut,
+            (None, Err(_)) => End::Lost,
+            (None, Ok(status)) => match (status.code(), status.signal()) {
+                (Some(0), _) => End::Passed,
+                (Some(code), _) => End::Failed(code),
+                (None, signal) => End::Signal(signal.unwrap_or(0)),
+            },
+        }
+    }
+
+    fn reap(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        let Some(mut started) = self.started.take() else { return Err(ErrorKind::NotFound.into()) };
+        started.child.wait()
+    }
+}
+
+/// Whatever happens to this program, it leaves nobody behind.
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.started.is_some() {
+            _ = self.reap();
+        }
+    }
+}

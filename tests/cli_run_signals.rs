@@ -1,0 +1,119 @@
+//! `shardrun run` when it is told to end: the first signal asks the commands, the second kills them, and none is left.
+//! These tests do not know how commands are minded.
+#![cfg(all(feature = "cli", target_os = "linux"))]
+
+mod cli;
+
+use cli::tasks::Tasks;
+use rustix::process::Signal;
+use std::time::{Duration, Instant};
+
+/// Says that it is up, and notes when it is asked to end.
+const POLITE: &str = "trap \"echo asked >> log; exit 0\" TERM; echo up > gate; while :; do sleep 1000 & wait; done";
+/// Cannot be asked, nor can its child.
+const STUBBORN: &str = "trap \"\" TERM; (trap \"\" TERM; sleep 1000) & echo up > gate; while :; do sleep 1000; done";
+
+fn one(command: &str, more: &str) -> Tasks {
+    let tasks = Tasks::new(&format!(
+        "[tasks.a]\ncommand = '{command}'\n{more}\n[tasks.b]\ncommand = 'touch b'\ndependencies = ['a']\n"
+    ));
+    tasks.fifo("gate");
+    tasks
+}
+
+#[test]
+fn the_first_signal_asks_all_commands_to_end() {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        let tasks = one(POLITE, "");
+        let begun = tasks.begin(&[]);
+        tasks.hear("gate");
+        begun.signal(signal);
+        let ran = begun.end();
+        tasks.nothing_is_left();
+        // That it exits with 0 when asked does not make it a success.
+        assert_eq!((ran.status, ran.named("aborted")), (130, vec!["a", "b"]), "{signal:?}: {ran:?}");
+        assert_eq!(tasks.read("log"), "asked\n");
+        assert!(!tasks.path("b").exists());
+        assert!(ran.stderr.starts_with("shardrun: interrupted: "), "{ran:?}");
+        assert!(ran.stdout.contains("2 aborted, in "), "{ran:?}");
+    }
+}
+
+#[test]
+fn the_second_signal_kills_what_does_not_end() {
+    let tasks = one(STUBBORN, "grace = '1h'");
+    let began = Instant::now();
+    let begun = tasks.begin(&[]);
+    tasks.hear("gate");
+    begun.signal(Signal::INT);
+    begun.signal(Signal::TERM);
+    let ran = begun.end();
+    tasks.nothing_is_left();
+    assert_eq!((ran.status, ran.named("aborted")), (130, vec!["a", "b"]), "{ran:?}");
+    assert!(began.elapsed() < Duration::from_secs(600));
+}
+
+#[test]
+fn what_does_not_end_is_killed_after_its_grace() {
+    let tasks = one(STUBBORN, "grace = '50ms'");
+    let begun = tasks.begin(&[]);
+    tasks.hear("gate");
+    begun.signal(Signal::TERM);
+    let ran = begun.end();
+    tasks.nothing_is_left();
+    assert_eq!((ran.status, ran.named("aborted")), (130, vec!["a", "b"]), "{ran:?}");
+}
+
+#[test]
+fn a_stopped_command_is_woken_to_end() {
+    let tasks = one("echo up > gate; kill -STOP 0; echo never", "grace = '1h'");
+    let begun = tasks.begin(&[]);
+    tasks.hear("gate");
+    begun.signal(Signal::INT);
+    let ran = begun.end();
+    tasks.nothing_is_left();
+    assert_eq!(ran.status, 130, "{ran:?}");
+}
+
+#[test]
+fn an_interrupt_ends_the_wait_for_another_attempt() {
+    let tasks = one("echo up > gate; exit 1", "retries = { times = 3, wait = '1h', longest = '1h' }");
+    let begun = tasks.begin(&[]);
+    tasks.hear("gate");
+    begun.signal(Signal::INT);
+    let ran = begun.end();
+    assert_eq!((ran.status, ran.named("ok")), (130, vec![]), "{ran:?}");
+}
+
+#[test]
+fn servers_that_were_asked_for_by_name_run_until_an_interrupt() {
+    let tasks = one(POLITE, "persistent = true");
+    let begun = tasks.begin(&["a"]);
+    tasks.hear("gate");
+    begun.signal(Signal::INT);
+    let ran = begun.end();
+    tasks.nothing_is_left();
+    assert_eq!((ran.status, ran.named("ok"), tasks.read("log").as_str()), (130, vec!["a"], "asked\n"), "{ran:?}");
+}
+
+#[test]
+fn an_ignored_signal_stays_ignored() {
+    let tasks = one("echo up > gate; read go < go", "");
+    tasks.fifo("go");
+    // A shell without job control starts what is in its background with SIGINT ignored.
+    let mut shell = std::process::Command::new("/bin/sh");
+    let line = format!("{} run & echo $!; wait $!", env!("CARGO_BIN_EXE_shardrun"));
+    let child = shell.arg("-c").arg(line).current_dir(tasks.path("")).stdout(std::process::Stdio::piped()).spawn();
+    let mut child = child.unwrap();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+    let pid = rustix::process::Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+    tasks.hear("gate");
+    rustix::process::kill_process(pid, Signal::INT).unwrap();
+    std::fs::write(tasks.path("go"), "go\n").unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
+    assert!(text.contains("2 ok, in "), "{text}");
+}
