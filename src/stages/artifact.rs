@@ -18,8 +18,9 @@ pub(crate) struct ArtifactFlight<H: Host> {
     pub(crate) flight: StageFlight<H::Artifact, H>,
     pub(crate) origin: Origin,
     pub(crate) revision: Weak<Revision<H>>,
-    /// Incarnation and generation of its revision, in this order: a later one is newer.
-    version: (u64, u64),
+    /// Incarnation and generation of its revision, and how often the execution has been replaced there; in this order a later
+    /// one is newer.
+    version: (u64, u64, u64),
     pub(crate) profile: Arc<Contained<H::Profile>>,
 }
 
@@ -79,8 +80,9 @@ impl<H: Host> Artifacts<H> {
     /// The execution that is current for `profile`; makes a first one if there is none.
     pub(crate) fn find_or_add(&self, profile: &H::Profile, revision: &Arc<Revision<H>>) -> Arc<ArtifactFlight<H>> {
         let first = || {
-            let version = (revision.life.incarnation, revision.generation);
-            ArtifactFlight::new(Arc::downgrade(revision), version, Arc::new(Contained::new(profile.clone())))
+            let version = (revision.life.incarnation, revision.generation, 0);
+            let profile = Arc::new(Contained::new(profile.clone()));
+            ArtifactFlight::with(Arc::downgrade(revision), version, profile, Flight::new())
         };
         self.cell(profile, first).map_or_else(|made| made, Cell::current)
     }
@@ -128,11 +130,14 @@ impl<H: Host> Artifacts<H> {
         }
     }
 
-    /// Puts a fresh execution in the place of `ended`. `Err` if another thread was faster. What is put out waits for readers'
-    /// pins to end, so the caller hands it to the limbo.
-    pub(crate) fn replace(&self, ended: &Arc<ArtifactFlight<H>>) -> Option<Arc<ArtifactFlight<H>>> {
+    /// Puts `fresh` in the place of `ended`. `None` if another thread was faster. What is put out waits for readers' pins to end,
+    /// so the caller hands it to the limbo.
+    pub(crate) fn replace(
+        &self,
+        ended: &Arc<ArtifactFlight<H>>,
+        fresh: Arc<ArtifactFlight<H>>,
+    ) -> Option<Arc<ArtifactFlight<H>>> {
         let cell = self.cells().find(|cell| Arc::ptr_eq(&cell.profile, &ended.profile))?;
-        let fresh = ArtifactFlight::new(ended.revision.clone(), ended.version, ended.profile.clone());
         let (old, raw) = (Arc::as_ptr(ended).cast_mut(), Arc::into_raw(fresh).cast_mut());
         // ordering: pairs with `Cell::current`. If this came first, that finds the fresh one; else the ended one, and asks again.
         match cell.current.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire) {
@@ -152,7 +157,9 @@ impl<H: Host> Artifacts<H> {
         let cell = self.cell(&artifact.profile, || artifact.clone()).ok()?;
         loop {
             let current = cell.current();
-            if current.version >= artifact.version {
+            // What was put there in the place of an evicted one is not over yet: it makes way for the next of its number.
+            let stays = current.version == artifact.version && current.flight.word().phase().is_terminal();
+            if current.version > artifact.version || stays || Arc::ptr_eq(&current, artifact) {
                 return None;
             }
             let (old, raw) = (Arc::as_ptr(&current).cast_mut(), Arc::into_raw(artifact.clone()).cast_mut());
@@ -288,8 +295,25 @@ impl<H: Host> Drop for Artifacts<H> {
 }
 
 impl<H: Host> ArtifactFlight<H> {
-    fn new(revision: Weak<Revision<H>>, version: (u64, u64), profile: Arc<Contained<H::Profile>>) -> Arc<Self> {
-        Arc::new(Self { flight: Flight::new(), origin: Origin::new(), revision, version, profile })
+    fn with(
+        revision: Weak<Revision<H>>,
+        version: (u64, u64, u64),
+        profile: Arc<Contained<H::Profile>>,
+        flight: StageFlight<H::Artifact, H>,
+    ) -> Arc<Self> {
+        Arc::new(Self { flight, origin: Origin::new(), revision, version, profile })
+    }
+
+    /// One that is to take its place: idle, or done already with what was made elsewhere.
+    pub(crate) fn after(&self, made: Option<Arc<H::Artifact>>) -> Arc<Self> {
+        let (incarnation, generation, often) = self.version;
+        let flight = made.map_or_else(Flight::new, Flight::done);
+        Self::with(self.revision.clone(), (incarnation, generation, often + 1), self.profile.clone(), flight)
+    }
+
+    /// Incarnation and generation of the revision that it is of.
+    pub(crate) fn of(&self) -> (u64, u64) {
+        (self.version.0, self.version.1)
     }
 
     /// The first execution of a revision that nobody else has seen yet, with who asks for it.
@@ -299,7 +323,7 @@ impl<H: Host> ArtifactFlight<H> {
         origin: Origin,
         flight: StageFlight<H::Artifact, H>,
     ) -> Arc<Self> {
-        let version = (revision.life.incarnation, revision.generation);
+        let version = (revision.life.incarnation, revision.generation, 0);
         let profile = Arc::new(Contained::new(profile));
         let artifact = Arc::new(Self { flight, origin, revision: Arc::downgrade(revision), version, profile });
         revision.artifacts.start_with(&artifact);

@@ -17,6 +17,7 @@ pub(crate) struct Counts {
     pub(crate) executions: [Count; 3],
     pub(crate) refusals: Count,
     pub(crate) abandoned: Count,
+    pub(crate) commits: Count,
 }
 
 /// One number that several threads raise.
@@ -49,10 +50,13 @@ pub struct StagesCounters {
     pub analyses: u64,
     /// Executions of an Artifact that began.
     pub artifacts: u64,
-    /// Results that were refused since the file had moved on, or the scheduler had shut down, before they were sealed.
+    /// Results that were refused since the file had moved on, the scheduler had shut down, or an Artifact had been committed from
+    /// outside, before they were sealed.
     pub stale_refusals: u64,
     /// Results that were dropped since everybody who wanted them had withdrawn.
     pub cancelled_results: u64,
+    /// Artifacts that were committed from outside.
+    pub external_commits: u64,
     /// Files for which an edit's text stands.
     pub overlaid: u64,
     /// The sequencer's.
@@ -68,5 +72,6 @@ impl StagesCounters {
         self.artifacts += counts.executions[2].get();
         self.stale_refusals += counts.refusals.get();
         self.cancelled_results += counts.abandoned.get();
+        self.external_commits += counts.commits.get();
     }
 }

@@ -15,6 +15,7 @@ mod host;
 mod lifecycle;
 mod limbo;
 mod origin;
+mod publish;
 mod read;
 mod refs;
 mod request;
@@ -33,6 +34,7 @@ mod tickets;
 mod together;
 mod versions;
 mod wish;
+mod witness;
 mod world;
 
 pub use batch::{BatchHandle, StageResult};
@@ -41,9 +43,11 @@ pub use edit::Moved;
 pub use error::{FailureCause, StageError, StageFailure};
 pub use host::{Host, Stage, StageCx};
 pub use lifecycle::Removed;
+pub use publish::{CommitRefused, RefusedCommit};
 pub use request::{AnyTarget, Joined, Request, StageHandle, StageValue, Target, ToAnalysis, ToArtifact, ToSource};
 pub use scheduler::{StageHandleOf, Stages, StagesBuilder, Submitting};
 pub use sequencer::SequencerCounters;
+pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {advance::*, demand::*, sequencer::*, stamp::*, tickets::*, versions::*};

@@ -17,7 +17,7 @@ impl<H: Host> Stages<H> {
     }
 
     /// Calls `f` with the slot of a file, under a pin: so it is short and no host code.
-    fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>, &Guard) -> Option<R>) -> Option<R> {
+    pub(crate) fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>, &Guard) -> Option<R>) -> Option<R> {
         let core = self.core();
         let pinned = epoch::pin();
         let look = || {
@@ -78,6 +78,6 @@ impl<H: Host> Stages<H> {
     }
 }
 
-fn value<H: Host>(artifact: Arc<ArtifactFlight<H>>) -> Option<Arc<H::Artifact>> {
+pub(crate) fn value<H: Host>(artifact: Arc<ArtifactFlight<H>>) -> Option<Arc<H::Artifact>> {
     artifact.flight.result()?.as_ref().ok().cloned()
 }

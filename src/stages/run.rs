@@ -208,7 +208,7 @@ fn seal<T: Send + Sync + 'static, H: Host>(
 }
 
 /// Gives back what was held for a sealed execution, and tells its waiters, oldest first: who is told finds it given back.
-fn tell<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
+pub(crate) fn tell<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
     slot.shared().over(origin);
     flight.deliver();
 }

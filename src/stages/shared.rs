@@ -12,11 +12,13 @@ use super::ticket;
 use super::world::WorldNumber;
 use crate::admission::Budget;
 use crate::runtime::{Place, Pool, Spawner};
-use crate::sync::stat::{AtomicUsize, Ordering};
+use crate::sync::stat::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Weak};
 
 /// What all slots share. Read by all, written by few.
 pub(crate) struct Shared<H: Host> {
+    /// The scheduler's number, which no other scheduler of this process has.
+    pub(crate) id: u64,
     pub(crate) host: H,
     pub(crate) source_pool: Pool,
     pub(crate) spawner: Spawner,
@@ -47,7 +49,10 @@ impl<H: Host> Shared<H> {
         budget: Option<Budget>,
         core: Weak<Core<H>>,
     ) -> Self {
+        // ordering: only a number; each call gets its own.
+        static IDS: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: IDS.fetch_add(1, Ordering::Relaxed),
             host,
             source_pool,
             spawner,

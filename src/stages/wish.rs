@@ -220,7 +220,7 @@ fn to_artifact<H: Host>(
         Ok(Some(ready)) => return Ok(ready),
         Ok(None) => {}
         Err(TryAgain) => {
-            if let Some(ended) = revision.artifacts.replace(&artifact) {
+            if let Some(ended) = revision.artifacts.replace(&artifact, artifact.after(None)) {
                 slot.stripe.limbo.put(Garbage::Artifact(ended));
             }
             return Err(LookAgain);

@@ -14,6 +14,8 @@ mod runner;
 mod runtime_jobs;
 mod runtime_parking;
 mod stages_demand;
+#[cfg(shardrun_shuttle)]
+mod stages_publish;
 mod stages_tickets;
 #[cfg(shardrun_loom)]
 mod stages_versions;

@@ -108,6 +108,7 @@ const SEEDED: &[Seeded] = &[
     ("versions.join_installing", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("tickets.look_first", "models::stages_whole::four_clients_ask_edit_and_drive"),
     ("flight.withdraw_without_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
+    ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
 ];
 
 /// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.

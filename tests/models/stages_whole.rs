@@ -7,7 +7,7 @@ use crate::sync::{Arc, thread};
 use crate::{Driver, Pool, Runtime};
 
 /// Text, Source, Analysis and Artifact are the number that the text had.
-struct Numbers {
+pub(super) struct Numbers {
     /// How often each stage was begun.
     begun: [AtomicU64; 3],
 }
@@ -59,7 +59,7 @@ impl Host for Numbers {
     }
 }
 
-fn world() -> (Runtime, Stages<Numbers>) {
+pub(super) fn world() -> (Runtime, Stages<Numbers>) {
     let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
     let stages = Stages::builder(&runtime, Numbers { begun: Default::default() }).seed(1).build();
     (runtime, stages)
@@ -78,7 +78,7 @@ fn answers(handles: Vec<StageHandle<Numbers>>) -> Vec<Option<u64>> {
     handles.into_iter().map(|mut handle| value(handle.try_get().expect("a request was never answered"))).collect()
 }
 
-fn spawn<T: Send + 'static>(
+pub(super) fn spawn<T: Send + 'static>(
     stages: &Stages<Numbers>,
     runtime: &Runtime,
     client: impl FnOnce(&Stages<Numbers>, &Runtime) -> T + Send + 'static,
