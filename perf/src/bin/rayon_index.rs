@@ -47,7 +47,8 @@ fn main() {
     let tree = tree(&root, &files);
     let one = |worker: &mut work::Worker, (number, file): (usize, &PathBuf)| -> Sums {
         let number = number as u32;
-        let Ok(source) = worker.source(file, tree.path(number), LARGEST) else { return [0; 4] };
+        let Ok(()) = worker.load(file, LARGEST) else { return [0; 4] };
+        let source = worker.scan(tree.path(number));
         let analysis = work::analyse(&tree, number, &source);
         [1, source.bytes, u64::from(analysis.lines.code), analysis.edges.len() as u64]
     };

@@ -28,12 +28,14 @@ Examples:
   shardrun index --json src | jq .languages     the same as one JSON object
   shardrun index --outline out.jsonl .          besides, one JSON object per file, one file a line
   shardrun index --trace t.json .               besides, a trace to open in https://ui.perfetto.dev
+  shardrun index --fingerprints f.jsonl .       besides, a hash for each file over it and all that it imports
+  shardrun index . --affected src/a.rs          the files that reach this one through their imports, one a line
   shardrun index --dot g.dot . && dot -Tsvg g.dot -o g.svg
 
 A file that is gone, unreadable, too large, not UTF-8, or a link that leads back to itself gets one line on standard error,
 and the rest goes on.
 
-Exit status: 0 if all went well, 1 if anything got such a line, 2 for wrong usage.";
+Exit status: 0 if all went well, 1 if anything got such a line, 2 for wrong usage, a file for --affected that is not there included.";
 
 /// Indexes a source tree: lines, definitions, imports, and which file imports which.
 #[derive(Debug, Args)]
@@ -57,6 +59,14 @@ pub(crate) struct IndexArgs {
     /// Writes the graph of imports in DOT
     #[arg(long, value_name = "FILE", value_parser = output_file())]
     pub(crate) dot: Option<PathBuf>,
+
+    /// Writes the fingerprint of each file: a hash over the file and all that it reaches through its imports
+    #[arg(long, value_name = "FILE")]
+    pub(crate) fingerprints: Option<PathBuf>,
+
+    /// Prints which files reach one of these through their imports, instead of the table; may be said more than once
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub(crate) affected: Vec<PathBuf>,
 
     /// How many workers; all the CPUs that this process may use if not given
     #[arg(short = 'j', long, value_name = "N")]
@@ -98,10 +108,13 @@ fn output_file() -> impl TypedValueParser<Value = PathBuf> {
 impl IndexArgs {
     /// A file that is named for more than one output. Devices and pipes may be.
     pub(crate) fn written_twice(&self) -> Option<&Path> {
-        let [outline, trace, dot] = [&self.outline, &self.trace, &self.dot].map(Option::as_deref);
-        let equal = [(outline, trace), (trace, dot), (dot, outline)]
-            .into_iter()
-            .find(|(one, other)| one == other && one.is_some());
-        equal.and_then(|(path, _)| path).filter(|path| !path.exists() || path.is_file())
+        let named: Vec<&Path> = self.outputs().collect();
+        let twice = named.iter().enumerate().find(|(at, path)| named[..*at].contains(path));
+        twice.map(|(_, path)| *path).filter(|path| !path.exists() || path.is_file())
+    }
+
+    /// The files that are written besides what is printed.
+    pub(crate) fn outputs(&self) -> impl Iterator<Item = &Path> {
+        [&self.outline, &self.trace, &self.dot, &self.fingerprints].into_iter().filter_map(Option::as_deref)
     }
 }

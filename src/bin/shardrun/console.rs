@@ -108,7 +108,7 @@ fn style(template: &str) -> ProgressStyle {
 }
 
 /// Shows a name so that it stays on its line and cannot drive the terminal.
-struct OneLine<'a>(&'a str);
+pub(crate) struct OneLine<'a>(pub(crate) &'a str);
 
 impl Display for OneLine<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

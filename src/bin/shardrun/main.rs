@@ -27,7 +27,10 @@ fn index(args: &cli::IndexArgs) -> ExitCode {
         cli::Cli::command().error(ErrorKind::ArgumentConflict, message).exit();
     }
     let mut console = console::Console::new(args.quiet || args.no_progress);
-    index::run(args, &mut console);
+    let end = index::run(args, &mut console);
     console.finish();
+    if end == index::End::WrongUsage {
+        return ExitCode::from(2);
+    }
     if console.complaints() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

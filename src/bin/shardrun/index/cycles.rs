@@ -1,10 +1,9 @@
-//! The cycles of a directed graph: its strongly connected components of more than one node, by Tarjan's algorithm without
-//! recursion.
+//! A directed graph: what reaches a node, and its strongly connected components, by Tarjan's algorithm without recursion.
 //! It does not know what the nodes are.
 #![forbid(unsafe_code)]
 
 /// A directed graph of numbered nodes, which are added in order with their edges.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Graph {
     ends: Vec<u32>,
     targets: Vec<u32>,
@@ -42,18 +41,76 @@ impl Graph {
         degrees
     }
 
-    /// All strongly connected components of more than one node: the nodes of each sorted, the largest component first.
-    pub(crate) fn cycles(&self) -> Vec<Vec<u32>> {
+    /// The strongly connected components, each after those that its nodes lead to.
+    pub(crate) fn components(&self) -> Components {
         let mut search = Search::new(self.nodes());
         for node in 0..self.nodes() {
             if search.order[node] == UNSEEN {
                 search.from(self, node);
             }
         }
-        let mut cycles = search.cycles;
+        search.components
+    }
+
+    /// All strongly connected components of more than one node: the nodes of each sorted, the largest component first.
+    pub(crate) fn cycles(&self) -> Vec<Vec<u32>> {
+        let components = self.components();
+        let mut cycles: Vec<Vec<u32>> =
+            components.iter().filter(|members| members.len() > 1).map(<[u32]>::to_vec).collect();
         cycles.iter_mut().for_each(|cycle| cycle.sort_unstable());
         cycles.sort_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
         cycles
+    }
+
+    /// Whether each node is one of `starts` or leads to one of them.
+    pub(crate) fn reaching(&self, starts: &[u32]) -> Vec<bool> {
+        let mut ends = self.in_degrees();
+        let mut sum = 0;
+        for end in &mut ends {
+            sum += *end;
+            *end = sum;
+        }
+        let mut sources = vec![0; self.edges()];
+        let mut free = ends.clone();
+        for node in 0..self.nodes() {
+            for &target in self.targets(node) {
+                free[target as usize] -= 1;
+                sources[free[target as usize] as usize] = node as u32;
+            }
+        }
+        let mut reaching = vec![false; self.nodes()];
+        let mut todo = starts.to_vec();
+        while let Some(node) = todo.pop() {
+            if !std::mem::replace(&mut reaching[node as usize], true) {
+                todo.extend(&sources[free[node as usize] as usize..ends[node as usize] as usize]);
+            }
+        }
+        reaching
+    }
+}
+
+/// The strongly connected components of a graph, by number; each leads only to such of smaller numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Components {
+    ends: Vec<u32>,
+    members: Vec<u32>,
+}
+
+impl Components {
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// The nodes of a component.
+    pub(crate) fn members(&self, component: usize) -> &[u32] {
+        let start = if component == 0 { 0 } else { self.ends[component - 1] as usize };
+        &self.members[start..self.ends[component] as usize]
+    }
+
+    /// The nodes of each.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.len()).map(|component| self.members(component))
     }
 }
 
@@ -67,7 +124,7 @@ struct Search {
     on_stack: Vec<bool>,
     stack: Vec<u32>,
     seen: u32,
-    cycles: Vec<Vec<u32>>,
+    components: Components,
 }
 
 impl Search {
@@ -78,7 +135,7 @@ impl Search {
             on_stack: vec![false; nodes],
             stack: Vec::new(),
             seen: 0,
-            cycles: Vec::new(),
+            components: Components::default(),
         }
     }
 
@@ -119,13 +176,11 @@ impl Search {
     /// Takes the component whose first node is `node` off the stack.
     fn leave(&mut self, node: usize) {
         let start = self.stack.iter().rposition(|&other| other as usize == node).unwrap_or(0);
-        let component = self.stack.split_off(start);
-        for &member in &component {
+        for member in self.stack.drain(start..) {
             self.on_stack[member as usize] = false;
+            self.components.members.push(member);
         }
-        if component.len() > 1 {
-            self.cycles.push(component);
-        }
+        self.components.ends.push(self.components.members.len() as u32);
     }
 }
 
@@ -161,6 +216,16 @@ mod tests {
         }
         graph.push(&[0]);
         assert_eq!(graph.cycles()[0].len(), 200_000);
+    }
+
+    #[test]
+    fn what_reaches_a_node_is_found_over_any_way() {
+        let graph = graph(&[&[1], &[2, 3], &[0], &[4], &[], &[4], &[]]);
+        let reaching = |starts: &[u32]| -> Vec<usize> {
+            graph.reaching(starts).into_iter().enumerate().filter(|&(_, yes)| yes).map(|(node, _)| node).collect()
+        };
+        assert_eq!(reaching(&[4]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!((reaching(&[1]), reaching(&[5, 6]), reaching(&[])), (vec![0, 1, 2], vec![5, 6], vec![]));
     }
 
     /// Reachability both ways, the definition itself.
@@ -203,6 +268,16 @@ mod tests {
                 graph.push(&targets);
             }
             assert_eq!(graph.cycles(), naive(&graph), "seed {seed}: {graph:?}");
+            let components = graph.components();
+            assert_eq!(components.iter().map(<[u32]>::len).sum::<usize>(), graph.nodes(), "seed {seed}");
+            let mut of = vec![0; graph.nodes()];
+            for (number, members) in components.iter().enumerate() {
+                members.iter().for_each(|&member| of[member as usize] = number);
+            }
+            for node in 0..graph.nodes() {
+                let later = graph.targets(node).iter().any(|&target| of[target as usize] > of[node]);
+                assert!(!later, "seed {seed}: a component comes before one that it leads to");
+            }
         }
     }
 }

@@ -1,156 +1,20 @@
 //! The index as a host of `stages`: a file is a counted name, Source is read, hashed and scanned, Analysis resolves its imports
-//! in the tree, the Artifact is a line of the outline.
+//! in the tree, the Artifacts are a line of the outline, and a fingerprint.
 //! It does not know in which order files are asked for.
 #![forbid(unsafe_code)]
 
-use crate::work::lang::Language;
+use super::condensed::Condensed;
+use super::file::FileRef;
+use super::results::{Analysed, Indexed, Made, Outlined, Profile, Scanned, Span, Text, Timed};
 use crate::work::read::ReadError;
 use crate::work::resolve::Tree;
 use crate::work::{self, Worker};
-use shardrun::{Host, Pool, StageCx};
+use shardrun::{Host, Interrupt, Pool, StageCx};
 use std::cell::{Cell, RefCell};
 use std::fmt;
-use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
-
-/// A file by its number; cheap to copy, compare and hash.
-#[derive(Clone)]
-pub(crate) struct FileRef(Arc<Name>);
-
-struct Name {
-    number: u32,
-    spelling: Spelling,
-}
-
-enum Spelling {
-    /// The path to open, and where in it the path below the directory that is indexed begins.
-    Plain { whole: String, below: usize },
-    /// A path that is not UTF-8, or not spelled with `/`: as it is on disk, and below the directory as it is shown.
-    Odd(Box<(PathBuf, String)>),
-}
-
-impl FileRef {
-    /// File `number` of the tree at `root`.
-    pub(crate) fn new(number: u32, root: &Path, on_disk: PathBuf) -> Self {
-        let spelling = match on_disk.into_os_string().into_string() {
-            Ok(whole) if std::path::MAIN_SEPARATOR == '/' => {
-                let rest = root.to_str().and_then(|root| whole.strip_prefix(root)).unwrap_or(&whole);
-                let below = whole.len() - rest.trim_start_matches('/').len();
-                Spelling::Plain { whole, below }
-            }
-            Ok(whole) => Spelling::odd(root, whole.into()),
-            Err(whole) => Spelling::odd(root, whole.into()),
-        };
-        FileRef(Arc::new(Name { number, spelling }))
-    }
-
-    /// The path below the directory that is indexed, with `/`.
-    pub(crate) fn path(&self) -> &str {
-        match &self.0.spelling {
-            Spelling::Plain { whole, below } => &whole[*below..],
-            Spelling::Odd(odd) => &odd.1,
-        }
-    }
-
-    /// The path to open.
-    pub(crate) fn on_disk(&self) -> &Path {
-        match &self.0.spelling {
-            Spelling::Plain { whole, .. } => Path::new(whole),
-            Spelling::Odd(odd) => &odd.0,
-        }
-    }
-}
-
-impl Spelling {
-    fn odd(root: &Path, on_disk: PathBuf) -> Self {
-        let shown = on_disk.strip_prefix(root).unwrap_or(&on_disk).to_string_lossy();
-        let shown = shown.replace(std::path::MAIN_SEPARATOR, "/");
-        Spelling::Odd(Box::new((on_disk, shown)))
-    }
-}
-
-impl PartialEq for FileRef {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.number == other.0.number
-    }
-}
-
-impl Eq for FileRef {}
-
-impl Hash for FileRef {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u32(self.0.number);
-    }
-}
-
-impl fmt::Debug for FileRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path().fmt(f)
-    }
-}
-
-/// When and where a stage of a file ran.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    /// The number of the worker.
-    pub(crate) track: u32,
-    start_nanos: u64,
-    nanos: u64,
-}
-
-impl Span {
-    /// When it began, since the index began.
-    pub(crate) fn start(self) -> Duration {
-        Duration::from_nanos(self.start_nanos)
-    }
-
-    /// How long it ran.
-    pub(crate) fn length(self) -> Duration {
-        Duration::from_nanos(self.nanos)
-    }
-}
-
-/// A Source and what it cost.
-pub(crate) struct Timed {
-    source: work::Source,
-    span: Span,
-}
-
-/// What the index keeps of a file.
-#[derive(Debug)]
-pub(crate) struct Indexed {
-    pub(crate) language: Language,
-    pub(crate) bytes: u64,
-    pub(crate) invalid_at: Option<u64>,
-    pub(crate) analysis: work::Analysis,
-    pub(crate) source_span: Span,
-    pub(crate) span: Span,
-}
-
-/// A file's line of the outline, until it is taken to be written.
-pub(crate) struct Outlined {
-    line: Mutex<String>,
-    pub(crate) span: Span,
-}
-
-impl Outlined {
-    /// The line, once: the scheduler keeps the last Artifact of a file, and need not keep its text.
-    pub(crate) fn take(&self) -> String {
-        std::mem::take(&mut self.line.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
-/// Which Artifact: there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Profile {
-    Outline,
-}
-
-/// The text of a file is where it always was. It is read where it is scanned, into room that each worker keeps.
-#[derive(Clone, Copy)]
-pub(crate) struct OnDisk;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 /// Why a file was not indexed.
 #[derive(Debug)]
@@ -158,6 +22,10 @@ pub(crate) enum IndexError {
     Read(ReadError),
     /// Imports can be resolved only when all files are known.
     TreeUnknown,
+    /// Fingerprints can be made only when all imports are resolved.
+    GraphUnknown,
+    /// Nobody wants the result any more.
+    Interrupted(Interrupt),
 }
 
 impl fmt::Display for IndexError {
@@ -165,15 +33,25 @@ impl fmt::Display for IndexError {
         match self {
             Self::Read(error) => error.fmt(f),
             Self::TreeUnknown => f.write_str("analysed before the tree was known"),
+            Self::GraphUnknown => f.write_str("no place in the graph of imports"),
+            Self::Interrupted(interrupt) => interrupt.fmt(f),
         }
     }
 }
 
 impl std::error::Error for IndexError {}
 
+impl From<Interrupt> for IndexError {
+    fn from(interrupt: Interrupt) -> Self {
+        Self::Interrupted(interrupt)
+    }
+}
+
 thread_local! {
     static WORKER: RefCell<Worker> = const { RefCell::new(Worker::new()) };
     static TRACK: Cell<u32> = const { Cell::new(0) };
+    /// The tree that this thread saw last, and which one it was: all workers ask for it for every file.
+    static TREE: RefCell<(u64, Option<Arc<Tree>>)> = const { RefCell::new((0, None)) };
 }
 
 /// Tells the calling thread which worker it is.
@@ -183,19 +61,42 @@ pub(crate) fn name_thread(track: u32) {
 
 /// The host.
 pub(crate) struct Indexer {
-    /// All files, once the walk has ended.
-    tree: Arc<OnceLock<Tree>>,
+    /// All files, once the walk has ended, and again whenever files have come or gone.
+    tree: Mutex<Option<Arc<Tree>>>,
+    trees: AtomicU64,
+    /// The graph of those files whose fingerprints are to be made.
+    condensed: Mutex<Option<Arc<Condensed>>>,
     bytes_max: u64,
-    /// Whether what only an outline shows is kept: the names of definitions, and where each single import leads.
-    keep_details: bool,
+    keep: Keep,
     began: Instant,
 }
 
+/// What is kept of a file that only some of the outputs need.
+#[derive(Clone, Copy)]
+pub(crate) struct Keep {
+    /// The names of definitions, which only an outline shows.
+    pub(crate) definitions: bool,
+    /// Where each single import leads: for an outline, and to tell whether it leads elsewhere later.
+    pub(crate) outcomes: bool,
+}
+
 impl Indexer {
-    /// Of a tree that `tree` will hold when all its files are known; files of more than `bytes_max` bytes are refused. With
-    /// `keep_details` outlines can be asked for.
-    pub(crate) fn new(tree: Arc<OnceLock<Tree>>, bytes_max: u64, keep_details: bool, began: Instant) -> Self {
-        Indexer { tree, bytes_max, keep_details, began }
+    /// Files of more than `bytes_max` bytes are refused.
+    pub(crate) fn new(bytes_max: u64, keep: Keep, began: Instant) -> Self {
+        let (tree, condensed) = (Mutex::new(None), Mutex::new(None));
+        Indexer { tree, trees: AtomicU64::new(0), condensed, bytes_max, keep, began }
+    }
+
+    /// From now on imports are resolved in this tree.
+    pub(crate) fn set_tree(&self, tree: Arc<Tree>) {
+        let mut current = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
+        *current = Some(tree);
+        self.trees.fetch_add(1, Ordering::Release);
+    }
+
+    /// From now on fingerprints are made of this graph.
+    pub(crate) fn set_condensed(&self, condensed: Option<Arc<Condensed>>) {
+        *self.condensed.lock().unwrap_or_else(PoisonError::into_inner) = condensed;
     }
 
     fn timed<R>(&self, work: impl FnOnce() -> R) -> (R, Span) {
@@ -209,62 +110,100 @@ impl Indexer {
         self.began.elapsed().as_nanos() as u64
     }
 
-    fn tree(&self) -> Result<&Tree, IndexError> {
-        self.tree.get().ok_or(IndexError::TreeUnknown)
+    /// Runs `work` with the tree and the file's number in it.
+    fn in_tree<R>(&self, file: &FileRef, work: impl FnOnce(&Tree, u32) -> R) -> Result<R, IndexError> {
+        let newest = self.trees.load(Ordering::Acquire);
+        TREE.with_borrow_mut(|(seen, tree)| {
+            if *seen != newest {
+                *tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                *seen = newest;
+            }
+            let tree = tree.as_deref().ok_or(IndexError::TreeUnknown)?;
+            let number = tree.number(file.path(), file.number()).ok_or(IndexError::TreeUnknown)?;
+            Ok(work(tree, number))
+        })
+    }
+
+    fn read(&self, cx: &StageCx<'_, Self>) -> Result<Timed, IndexError> {
+        let file = cx.file();
+        cx.check()?;
+        let read = || {
+            WORKER.with_borrow_mut(|worker| {
+                worker.load(file.on_disk(), self.bytes_max).map_err(IndexError::Read)?;
+                cx.check()?;
+                Ok::<_, IndexError>(worker.scan(file.path()))
+            })
+        };
+        let (source, span) = self.timed(read);
+        let mut source = source?;
+        if !self.keep.definitions {
+            source.facts.definitions.forget();
+        }
+        Ok(Timed { source, span })
     }
 }
 
 impl Host for Indexer {
     type File = FileRef;
-    type Text = OnDisk;
-    type Source = Timed;
-    type Analysis = Indexed;
-    type Artifact = Outlined;
+    type Text = Text;
+    type Source = Scanned;
+    type Analysis = Analysed;
+    type Artifact = Made;
     type Profile = Profile;
     type Error = IndexError;
 
-    fn load(&self, _file: &FileRef) -> Result<Option<OnDisk>, IndexError> {
-        Ok(Some(OnDisk))
+    fn load(&self, _file: &FileRef) -> Result<Option<Text>, IndexError> {
+        Ok(Some(Text::OnDisk))
     }
 
-    fn source(&self, cx: &StageCx<'_, Self>, OnDisk: OnDisk) -> Result<Timed, IndexError> {
-        let file = cx.file();
-        let read = || WORKER.with_borrow_mut(|worker| worker.source(file.on_disk(), file.path(), self.bytes_max));
-        let (source, span) = self.timed(read);
-        let mut source = source.map_err(IndexError::Read)?;
-        if !self.keep_details {
-            source.facts.definitions.forget();
+    fn source(&self, cx: &StageCx<'_, Self>, text: Text) -> Result<Scanned, IndexError> {
+        match text {
+            Text::OnDisk => self.read(cx).map(Scanned::Own),
+            Text::Reaching(source, analysis) => Ok(Scanned::Kept(source, Some(analysis))),
         }
-        Ok(Timed { source, span })
     }
 
-    fn analysis(&self, cx: &StageCx<'_, Self>, source: &Timed) -> Result<Indexed, IndexError> {
-        let tree = self.tree()?;
-        let (mut analysis, span) = self.timed(|| work::analyse(tree, cx.file().0.number, &source.source));
-        if !self.keep_details {
+    fn analysis(&self, cx: &StageCx<'_, Self>, source: &Scanned) -> Result<Analysed, IndexError> {
+        if let Scanned::Kept(_, Some(analysis)) = source {
+            return Ok(Analysed::Kept(analysis.clone()));
+        }
+        cx.check()?;
+        let found = &source.source;
+        let (mut analysis, span) =
+            self.in_tree(cx.file(), |tree, number| self.timed(|| work::analyse(tree, number, found)))?;
+        if !self.keep.outcomes {
             analysis.forget();
         }
-        Ok(Indexed {
-            language: source.source.language,
-            bytes: source.source.bytes,
-            invalid_at: source.source.invalid_at,
+        Ok(Analysed::Own(Indexed {
+            language: found.language,
+            bytes: found.bytes,
+            hash: found.hash,
+            invalid_at: found.invalid_at,
             analysis,
             source_span: source.span,
             span,
-        })
+        }))
     }
 
     fn artifact(
         &self,
         cx: &StageCx<'_, Self>,
         profile: &Profile,
-        source: &Timed,
-        analysis: &Indexed,
-    ) -> Result<Outlined, IndexError> {
-        let tree = self.tree()?;
-        let Profile::Outline = profile;
-        let (line, span) = self.timed(|| work::outline(tree, cx.file().0.number, &source.source, &analysis.analysis));
-        Ok(Outlined { line: Mutex::new(line), span })
+        source: &Scanned,
+        analysis: &Analysed,
+    ) -> Result<Made, IndexError> {
+        match profile {
+            Profile::Outline => self.in_tree(cx.file(), |tree, number| {
+                let (line, span) = self.timed(|| work::outline(tree, number, &source.source, &analysis.analysis));
+                Made::Outline(Outlined { line: Mutex::new(line), span })
+            }),
+            Profile::Fingerprint => {
+                let condensed = self.condensed.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let condensed = condensed.ok_or(IndexError::GraphUnknown)?;
+                let (hash, span) = self.timed(|| condensed.fingerprint(cx.file().place(), || cx.check()));
+                Ok(Made::Fingerprint(hash?.ok_or(IndexError::GraphUnknown)?, span))
+            }
+        }
     }
 
     /// The workers: what is read is mostly in the page cache, and scanning follows in the same breath.

@@ -2,11 +2,17 @@
 //! It does not know how a file is read, nor how a result is written.
 #![forbid(unsafe_code)]
 
+mod affected;
+mod condensed;
 mod cycles;
+mod file;
+mod fingerprints;
 mod host;
+mod outputs;
+mod results;
 mod run;
 mod summary;
 mod totals;
 mod walk;
 
-pub(crate) use run::run;
+pub(crate) use run::{End, run};

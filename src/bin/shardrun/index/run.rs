@@ -2,22 +2,24 @@
 //! It does not know what the stages do with a file.
 #![forbid(unsafe_code)]
 
-use super::host::{FileRef, Indexed, Indexer, Outlined, Profile, name_thread};
-use super::summary::Summary;
+use super::affected;
+use super::file::FileRef;
+use super::fingerprints;
+use super::host::{Indexer, Keep, name_thread};
+use super::outputs::Outputs;
+use super::results::{Indexed, Made, Outlined, Profile, Text};
+use super::summary::{Asked, Summary};
 use super::totals::Totals;
 use super::walk::walk;
 use crate::cli::IndexArgs;
-use crate::console::Console;
-use crate::output::{self, Output, Sink};
+use crate::console::{Console, OneLine};
+use crate::output;
+use crate::work::fingerprint::Hash;
 use crate::work::read::Buffer;
 use crate::work::resolve::{Tree, manifests::MANIFEST_BYTES_MAX};
-use shardrun::{
-    BatchHandle, DotWriter, FailureCause, Request, Runtime, StageError, StageHandle, StageValue, Stages, TraceWriter,
-    WorkerKind,
-};
+use shardrun::{BatchHandle, FailureCause, Request, Runtime, StageError, StageHandle, StageValue, Stages, WorkerKind};
 use std::collections::VecDeque;
-use std::io::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Files that are asked for at once; fewer with an outline, since the lines of all that are not yet written are in memory.
@@ -32,8 +34,17 @@ const CHUNKS_MIN: usize = 8;
 /// Room in the scheduler's table, made at once: some hundred kilobytes, where its growth would cost more than all its look-ups.
 const FILES_EXPECTED: usize = 1 << 17;
 
-/// Runs the command. Whatever went wrong has been said when it returns.
-pub(crate) fn run(args: &IndexArgs, console: &mut Console) {
+/// How a run ended. Whatever went wrong has been said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// As far as it could.
+    Done,
+    /// What was asked for cannot be answered.
+    WrongUsage,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &IndexArgs, console: &mut Console) -> End {
     let mut builder = Runtime::builder().io_threads(0).on_start(|worker| {
         let io = usize::from(worker.kind == WorkerKind::Io) << 16;
         name_thread((worker.index | io) as u32);
@@ -44,71 +55,10 @@ pub(crate) fn run(args: &IndexArgs, console: &mut Console) {
     let began = Instant::now();
     match builder.build() {
         Ok(runtime) => Index::new(args, runtime, began, console).run(args, console),
-        Err(error) => console.complain_of("runtime", error),
-    }
-}
-
-/// The files that are written besides what is printed.
-struct Outputs {
-    outline: Option<Output<Sink>>,
-    trace: Option<Output<TraceWriter<Sink>>>,
-    dot: Option<Output<DotWriter<Sink>>>,
-}
-
-impl Outputs {
-    fn create(args: &IndexArgs, workers: usize, console: &mut Console) -> Self {
-        let outline = args.outline.as_deref().map(|path| Output::create(path, console, Ok));
-        let trace = args.trace.as_deref().map(|path| {
-            Output::create(path, console, |sink| {
-                let mut trace = TraceWriter::new(sink)?;
-                trace.process_name("shardrun index")?;
-                for worker in 0..workers {
-                    trace.track_name(worker as u32, &format!("worker {worker}"))?;
-                }
-                Ok(trace)
-            })
-        });
-        let dot = args.dot.as_deref().map(|path| Output::create(path, console, |sink| DotWriter::new(sink, "imports")));
-        Outputs { outline, trace, dot }
-    }
-
-    /// One file has been indexed.
-    fn file(&mut self, path: &str, indexed: &Indexed, outlined: Option<&Outlined>, console: &mut Console) {
-        if let (Some(outline), Some(outlined)) = (&mut self.outline, outlined) {
-            outline.write(console, |sink| sink.write_all(outlined.take().as_bytes()));
+        Err(error) => {
+            console.complain_of("runtime", error);
+            End::Done
         }
-        if let Some(trace) = &mut self.trace {
-            trace.write(console, |trace| {
-                let spans = [("source", Some(indexed.source_span)), ("analysis", Some(indexed.span))];
-                let artifact = ("artifact", outlined.map(|outlined| outlined.span));
-                for (stage, span) in spans.into_iter().chain([artifact]) {
-                    let Some(span) = span else { continue };
-                    trace.span(span.track, path, stage, span.start(), span.length(), &[])?;
-                }
-                Ok(())
-            });
-        }
-    }
-
-    fn finish(mut self, tree: &Tree, totals: &Totals, console: &mut Console) {
-        if let Some(outline) = self.outline.take() {
-            outline.finish(console, |mut sink| sink.flush());
-        }
-        if let Some(trace) = self.trace.take() {
-            trace.finish(console, |trace| trace.finish().map(drop));
-        }
-        let Some(mut dot) = self.dot.take() else { return };
-        dot.write(console, |dot| {
-            for node in 0..totals.graph.nodes() {
-                let path = tree.path(node as u32);
-                dot.node(path, &[])?;
-                for &target in totals.graph.targets(node) {
-                    dot.edge(path, tree.path(target), &[])?;
-                }
-            }
-            Ok(())
-        });
-        dot.finish(console, |dot| dot.finish().map(drop));
     }
 }
 
@@ -116,52 +66,77 @@ impl Outputs {
 struct Index {
     runtime: Runtime,
     stages: Stages<Indexer>,
-    tree: Arc<OnceLock<Tree>>,
     began: Instant,
     chunk: usize,
     window: usize,
     outputs: Outputs,
     totals: Totals,
     with_outline: bool,
+    /// The hash of each file's content, if fingerprints are to be made.
+    hashes: Option<Vec<Option<Hash>>>,
 }
 
 impl Index {
     fn new(args: &IndexArgs, runtime: Runtime, began: Instant, console: &mut Console) -> Self {
-        let tree = Arc::new(OnceLock::new());
-        let host = Indexer::new(tree.clone(), args.max_size << 20, args.outline.is_some(), began);
+        let with_outline = args.outline.is_some();
+        let keep = Keep { definitions: with_outline, outcomes: with_outline };
+        let host = Indexer::new(args.max_size << 20, keep, began);
         Index {
             stages: Stages::builder(&runtime, host).expect_files(FILES_EXPECTED).build(),
-            tree,
             began,
-            chunk: if args.outline.is_some() { CHUNK_FILES_OUTLINED } else { CHUNK_FILES },
+            chunk: if with_outline { CHUNK_FILES_OUTLINED } else { CHUNK_FILES },
             window: CHUNKS_MIN.max(runtime.workers() * CHUNKS_PER_WORKER),
             outputs: Outputs::create(args, runtime.workers(), console),
             totals: Totals::default(),
-            with_outline: args.outline.is_some(),
+            with_outline,
+            hashes: args.fingerprints.is_some().then(Vec::new),
             runtime,
         }
     }
 
-    fn run(mut self, args: &IndexArgs, console: &mut Console) {
-        let Some(files) = self.walk(args, console) else { return };
-        let tree = self.tree.clone();
-        let tree = tree.get_or_init(|| known_tree(&files));
+    fn run(mut self, args: &IndexArgs, console: &mut Console) -> End {
+        let Some(files) = self.walk(args, console) else { return End::Done };
+        let tree = Arc::new(known_tree(&files));
+        self.stages.host().set_tree(tree.clone());
+        let Some(changed) = affected::named(&args.affected, &args.dir, &tree, console) else { return End::WrongUsage };
         self.stages(&files, console);
         let cycles = self.totals.graph.cycles();
+        let mut asked = Asked::default();
+        if !args.affected.is_empty() {
+            asked.affected = Some(affected::of(&changed, &self.totals.graph, &tree));
+        }
+        if let Some(hashes) = self.hashes.take() {
+            asked.fingerprint = Some(self.fingerprints(&files, &hashes, console));
+        }
         console.finish();
-        self.outputs.finish(tree, &self.totals, console);
+        self.outputs.finish(&tree, &self.totals, console);
         let wall = self.began.elapsed();
         // A worker adds up a period of work when it ends, so all of them end first; dropping the runtime would do it anyway.
         self.runtime.shutdown();
         let counters = self.runtime.counters();
         // Taking apart what is known of each file would take longer than the system takes for the whole.
         std::mem::forget(self.stages);
-        let summary = Summary { tree, totals: &self.totals, cycles: &cycles, counters: &counters, wall };
+        let summary =
+            Summary { tree: &tree, totals: &self.totals, cycles: &cycles, counters: &counters, wall, asked: &asked };
         if args.json {
             output::print(&summary.json(), console);
+        } else if let Some(affected) = &asked.affected {
+            output::print(&lines(affected), console);
         } else if !args.quiet {
             output::print(&summary.table(), console);
         }
+        End::Done
+    }
+
+    /// Makes the fingerprints of all files and writes them; gives that of the tree.
+    fn fingerprints(&mut self, files: &[FileRef], hashes: &[Option<Hash>], console: &mut Console) -> Hash {
+        let graph = self.totals.graph.clone();
+        let made = fingerprints::of_all(&self.stages, files, hashes, graph, |file, span| {
+            self.totals.stages[2].add(span);
+            self.outputs.span(file.path(), "artifact", span, console);
+        });
+        self.outputs.fingerprints(files, &made, console);
+        fingerprints::of_tree(files.iter().zip(made.iter().map(Option::as_ref)))
     }
 
     /// Finds all files; nothing if there is no such directory. Meanwhile Source of the first ones is made, so that the workers
@@ -172,7 +147,8 @@ impl Index {
         let mut ahead: VecDeque<BatchHandle<Indexer>> = VecDeque::new();
         let mut chunks_left = if self.with_outline { CHUNKS_AHEAD_OUTLINED } else { usize::MAX };
         let there = walk(args, console, |on_disk, console| {
-            files.push(FileRef::new(files.len() as u32, &args.dir, on_disk));
+            let number = files.len() as u32;
+            files.push(FileRef::new(number, number, &args.dir, on_disk));
             if files.len() - asked < self.chunk {
                 return;
             }
@@ -223,25 +199,35 @@ impl Index {
     fn add(&mut self, file: &FileRef, result: Result<StageValue<Indexer>, StageError<Indexer>>, console: &mut Console) {
         match result {
             Ok(StageValue::Analysis(indexed)) => self.add_indexed(file, &indexed, None, console),
-            Ok(StageValue::Artifact(outlined)) => {
-                self.totals.stages[2].add(outlined.span);
-                match self.stages.try_get_analysis(file) {
-                    Some(indexed) => self.add_indexed(file, &indexed, Some(&outlined), console),
-                    None => self.totals.add_failed(),
+            Ok(StageValue::Artifact(made)) => match (&*made, self.stages.try_get_analysis(file)) {
+                (Made::Outline(outlined), Some(indexed)) => {
+                    self.totals.stages[2].add(outlined.span);
+                    self.add_indexed(file, &indexed, Some(outlined), console);
                 }
-            }
+                _ => self.totals.add_failed(),
+            },
             Ok(StageValue::Source(_)) => self.totals.add_failed(),
             Err(error) => {
                 self.totals.add_failed();
-                match error.failure().map(|failure| failure.cause()) {
-                    Some(FailureCause::Host(cause)) => console.complain(file.on_disk(), cause),
-                    Some(FailureCause::Panicked(report)) => console.complain(file.on_disk(), report),
-                    _ => console.complain(file.on_disk(), error),
-                }
+                failed(file, &error, console);
             }
+        }
+        if let Some(hashes) = &mut self.hashes {
+            hashes.resize(self.totals.graph.nodes(), None);
         }
         if self.with_outline {
             // Its line has been written: the file's memory can go.
+            self.let_go(file);
+        }
+    }
+
+    fn let_go(&self, file: &FileRef) {
+        if self.hashes.is_some()
+            && let (Some(source), Some(analysis)) =
+                (self.stages.try_get_source(file), self.stages.try_get_analysis(file))
+        {
+            self.stages.set_text(file.clone(), Text::Reaching(source.without_definitions(), analysis.origin()));
+        } else {
             self.stages.close_file(file);
         }
     }
@@ -254,7 +240,24 @@ impl Index {
             );
         }
         self.totals.add(indexed);
+        if let Some(hashes) = &mut self.hashes {
+            hashes.push(Some(indexed.hash));
+        }
         self.outputs.file(file.path(), indexed, outlined, console);
+    }
+}
+
+/// Paths, one a line; what would break a line is escaped.
+fn lines(paths: &[String]) -> String {
+    paths.iter().map(|path| format!("{}\n", OneLine(path))).collect()
+}
+
+/// Says why a file was not indexed.
+fn failed(file: &FileRef, error: &StageError<Indexer>, console: &mut Console) {
+    match error.failure().map(|failure| failure.cause()) {
+        Some(FailureCause::Host(cause)) => console.complain(file.on_disk(), cause),
+        Some(FailureCause::Panicked(report)) => console.complain(file.on_disk(), report),
+        _ => console.complain(file.on_disk(), error),
     }
 }
 

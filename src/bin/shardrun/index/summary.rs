@@ -3,6 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::totals::{Sums, Totals};
+use crate::work::fingerprint::Hash;
+use crate::work::json;
 use crate::work::resolve::Tree;
 use serde_json::{Value, json};
 use shardrun::{CounterSummary, Counters};
@@ -23,6 +25,16 @@ pub(crate) struct Summary<'a> {
     pub(crate) cycles: &'a [Vec<u32>],
     pub(crate) counters: &'a Counters,
     pub(crate) wall: Duration,
+    pub(crate) asked: &'a Asked,
+}
+
+/// What is shown only if it was asked for.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The paths of the files that a change affects.
+    pub(crate) affected: Option<Vec<String>>,
+    /// Of the whole tree.
+    pub(crate) fingerprint: Option<Hash>,
 }
 
 impl Summary<'_> {
@@ -38,6 +50,8 @@ impl Summary<'_> {
     /// | `stages` | an array of `stage`, `done`, `seconds` (summed over the workers) |
     /// | `workers` | an array of `worker`, `busy` (the share of the wall time), `jobs`, `steals`, `sleeps` |
     /// | `seconds` | wall time |
+    /// | `affected` | only with `--affected`: an array of paths, sorted |
+    /// | `fingerprint` | only with `--fingerprints`: of the whole tree, in hexadecimal |
     pub(crate) fn json(&self) -> String {
         let whole = self.totals.whole();
         let languages: Vec<Value> =
@@ -60,11 +74,17 @@ impl Summary<'_> {
                 })
             })
             .collect();
-        let object = json!({
+        let mut object = json!({
             "files": whole.files, "bytes": whole.bytes, "languages": languages, "edges": self.totals.graph.edges(),
             "unresolved": whole.unresolved(), "cycles": cycles, "stages": stages, "workers": workers,
             "seconds": self.wall.as_secs_f64(),
         });
+        if let Some(affected) = &self.asked.affected {
+            object["affected"] = json!(affected);
+        }
+        if let Some(fingerprint) = &self.asked.fingerprint {
+            object["fingerprint"] = json!(hexadecimal(fingerprint));
+        }
         format!("{object}\n")
     }
 
@@ -148,6 +168,9 @@ impl Summary<'_> {
         }
         out.push('\n');
         let _ = write!(out, "{}", CounterSummary::new(self.counters, self.wall));
+        if let Some(fingerprint) = &self.asked.fingerprint {
+            let _ = writeln!(out, "\nfingerprint of the tree  {}", hexadecimal(fingerprint));
+        }
         let (whole, seconds) = (self.totals.whole(), self.wall.as_secs_f64());
         let rate = whole.files as f64 / seconds.max(1e-9);
         let _ = writeln!(
@@ -158,6 +181,12 @@ impl Summary<'_> {
             grouped(rate as u64)
         );
     }
+}
+
+fn hexadecimal(hash: &Hash) -> String {
+    let mut out = String::with_capacity(64);
+    json::hex(&mut out, hash);
+    out
 }
 
 fn language_json(name: &str, sums: &Sums) -> Value {

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::cycles::Graph;
-use super::host::{Indexed, Span};
+use super::results::{Indexed, Span};
 use crate::work::lang::Language;
 use crate::work::resolve::Verdict;
 use std::time::Duration;

@@ -26,11 +26,7 @@ pub(crate) fn walk(args: &IndexArgs, console: &mut Console, mut file: impl FnMut
             return false;
         }
     }
-    let outputs: Vec<PathBuf> = [&args.outline, &args.trace, &args.dot]
-        .into_iter()
-        .flatten()
-        .filter_map(|path| path.canonicalize().ok())
-        .collect();
+    let outputs: Vec<PathBuf> = args.outputs().filter_map(|path| path.canonicalize().ok()).collect();
     let walk = WalkBuilder::new(root)
         .standard_filters(!args.no_ignore)
         .hidden(!args.hidden)

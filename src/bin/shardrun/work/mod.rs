@@ -7,7 +7,8 @@
 //! #[path = "../../src/bin/shardrun/work/mod.rs"]
 //! mod work;
 //! let mut worker = work::Worker::new();                                  // one per thread
-//! let source = worker.source(&path_on_disk, "path/in/tree.rs", limit)?;  // read, hash, one scan
+//! worker.load(&path_on_disk, limit)?;                                    // read
+//! let source = worker.scan("path/in/tree.rs");                           // hash, one scan
 //! let analysis = work::analyse(&tree, number, &source);                  // tree = resolve::Tree::new(paths, read_manifest)
 //! let line = work::outline(&tree, number, &source, &analysis);
 //! ```
@@ -18,6 +19,7 @@
 pub(crate) mod analysis;
 pub(crate) mod cursor;
 pub(crate) mod facts;
+pub(crate) mod fingerprint;
 pub(crate) mod json;
 pub(crate) mod lang;
 mod outline;

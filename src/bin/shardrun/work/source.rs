@@ -30,10 +30,14 @@ impl Worker {
         Worker { buffer: Buffer::new(), findings: Findings::new() }
     }
 
-    /// Reads the file at `on_disk`, of at most `limit` bytes, and finds what is in it; `path` tells its language.
-    pub(crate) fn source(&mut self, on_disk: &Path, path: &str, limit: u64) -> Result<Source, ReadError> {
-        self.buffer.load(on_disk, limit)?;
-        Ok(of_text(path, self.buffer.text(), &mut self.findings))
+    /// Reads the file at `on_disk`, of at most `limit` bytes.
+    pub(crate) fn load(&mut self, on_disk: &Path, limit: u64) -> Result<(), ReadError> {
+        self.buffer.load(on_disk, limit)
+    }
+
+    /// Finds what is in the file that was read last; `path` tells its language.
+    pub(crate) fn scan(&mut self, path: &str) -> Source {
+        of_text(path, self.buffer.text(), &mut self.findings)
     }
 }
 

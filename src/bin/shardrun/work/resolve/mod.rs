@@ -132,6 +132,14 @@ impl Tree {
         &self.paths[number as usize]
     }
 
+    /// The number of the file at `path`, which is likely to be `guess`.
+    pub(crate) fn number(&self, path: &str, guess: u32) -> Option<u32> {
+        match self.paths.get(guess as usize) {
+            Some(guessed) if **guessed == *path => Some(guess),
+            _ => self.find(path),
+        }
+    }
+
     /// How many files there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
