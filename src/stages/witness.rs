@@ -107,9 +107,14 @@ impl<H: Host> Stages<H> {
         Ok(revision.and_then(|revision| revision.source.result()?.as_ref().ok().cloned()))
     }
 
-    /// The slot of a witness's file, while there is one.
+    /// The slot of a witness's file, while it lives.
     pub(crate) fn witnessed(&self, witness: &SourceWitness<H>) -> Result<Option<Arc<Slot<H>>>, ForeignWitness> {
-        if witness.scheduler == self.core().shared.id { Ok(witness.slot.upgrade()) } else { Err(ForeignWitness) }
+        if witness.scheduler != self.core().shared.id {
+            return Err(ForeignWitness);
+        }
+        // What has ended may be there still, as long as somebody looks at it.
+        let live = |slot: &Arc<Slot<H>>| !slot.is_over() && !slot.has_ended(&epoch::pin());
+        Ok(witness.slot.upgrade().filter(live))
     }
 }
 
