@@ -8,6 +8,7 @@
 
 use super::barrier;
 use super::bits::BitSet;
+use super::fifo::{Fifo, Tap};
 use super::hot::HotSlot;
 use super::job::Job;
 use super::place::{LEVELS, Pool};
@@ -25,6 +26,18 @@ const SEARCHING: u64 = 1 << LEVELS;
 /// Shut down. Set once, never cleared.
 const CLOSED: u64 = 1 << (LEVELS + 1);
 
+/// What thieves have of a worker's queues, for each level.
+struct Taps {
+    own: [Tap<Job>; LEVELS],
+    brought: [Stealer<Job>; LEVELS],
+}
+
+impl Taps {
+    fn is_empty(&self, level: usize) -> bool {
+        self.own[level].is_empty() && self.brought[level].is_empty()
+    }
+}
+
 /// What others see of one worker.
 pub(crate) struct Slot {
     /// Which of its queues may hold jobs; written by the owner alone, and only when that changes.
@@ -32,7 +45,7 @@ pub(crate) struct Slot {
     /// The job that it is to run soon.
     pub(crate) hot: HotSlot,
     /// Where thieves take from; set when the thread starts.
-    taps: OnceLock<[Stealer<Job>; LEVELS]>,
+    taps: OnceLock<Taps>,
     /// Whom to unpark; set when the thread starts.
     thread: OnceLock<Thread>,
     pub(crate) counters: WorkerCounters,
@@ -53,18 +66,21 @@ impl Slot {
     }
 
     /// Makes the queues of a starting worker known to thieves and wakers.
-    pub(crate) fn open(&self, queues: &[Queue<Job>; LEVELS], thread: Thread) {
-        let _ = self.taps.set(std::array::from_fn(|level| queues[level].stealer()));
+    pub(crate) fn open(&self, own: &[Fifo<Job>; LEVELS], brought: &[Queue<Job>; LEVELS], thread: Thread) {
+        let taps = || Taps {
+            own: std::array::from_fn(|level| own[level].tap()),
+            brought: std::array::from_fn(|level| brought[level].stealer()),
+        };
+        let _ = self.taps.get_or_init(taps);
         let _ = self.thread.set(thread);
     }
 
-    /// The queues that hold jobs, and where to take from.
-    fn loaded(&self) -> impl Iterator<Item = (usize, &Stealer<Job>)> {
+    /// The levels that hold jobs, and where to take from.
+    fn loaded(&self) -> impl Iterator<Item = (usize, &Taps)> {
         let levels = self.levels.load(Ordering::Relaxed);
         let taps = if levels == 0 { None } else { self.taps.get() };
-        taps.into_iter()
-            .flat_map(|taps| taps.iter().enumerate())
-            .filter(move |(level, tap)| levels & (1 << level) != 0 && !tap.is_empty())
+        let all = taps.into_iter().flat_map(|taps| (0..LEVELS).map(move |level| (level, taps)));
+        all.filter(move |(level, taps)| levels & (1 << level) != 0 && !taps.is_empty(*level))
     }
 
     /// Whether a thief would find something here.
@@ -72,15 +88,18 @@ impl Slot {
         self.hot.level().is_some() || self.loaded().next().is_some()
     }
 
-    /// Takes up to half of the most urgent queue into the thief's, and one job at once.
-    pub(crate) fn steal(&self, into: &[Queue<Job>; LEVELS]) -> Option<(usize, Job)> {
-        for (level, tap) in self.loaded() {
+    /// Takes up to half of the most urgent queue into the thief's `brought`, and one job at once.
+    pub(crate) fn steal(&self, brought: &[Queue<Job>; LEVELS]) -> Option<(usize, Job)> {
+        for (level, taps) in self.loaded() {
             loop {
-                match tap.steal_batch_and_pop(&into[level]) {
+                match taps.brought[level].steal_batch_and_pop(&brought[level]) {
                     Steal::Success(job) => return Some((level, job)),
                     Steal::Empty => break,
                     Steal::Retry => {}
                 }
+            }
+            if let Some(job) = taps.own[level].steal(|job| brought[level].push(job)) {
+                return Some((level, job));
             }
         }
         None
@@ -89,8 +108,8 @@ impl Slot {
     /// How many jobs wait at each level here.
     fn add_depths(&self, depths: &mut [usize; LEVELS]) {
         if let Some(taps) = self.taps.get() {
-            for (depth, tap) in depths.iter_mut().zip(taps) {
-                *depth += tap.len();
+            for (level, depth) in depths.iter_mut().enumerate() {
+                *depth += taps.own[level].len() + taps.brought[level].len();
             }
         }
         if let Some(level) = self.hot.level() {

@@ -13,6 +13,7 @@ mod crew;
 mod current;
 mod driven;
 mod engine;
+mod fifo;
 mod fork;
 mod handle;
 mod hot;
@@ -56,6 +57,7 @@ pub(crate) mod modelled {
     pub(crate) use super::clock::TimeSource;
     pub(crate) use super::crew::Crew;
     pub(crate) use super::engine::{Config, Engine, Sizes};
+    pub(crate) use super::fifo::Fifo;
     pub(crate) use super::hot::HotSlot;
     pub(crate) use super::search::Search;
     pub(crate) use super::threads::Threads;

@@ -7,74 +7,57 @@ use super::worker::Worker;
 use crate::sync::atomic::Ordering;
 use crate::sync::mutant;
 
-/// Jobs of one level that a worker keeps in its own queue. Beyond that they go to the shared queue, which grows by blocks and
-/// copies nothing, until the own queue has run empty: so both are served in the order of arrival.
-const OWN_MAX: u32 = 1024;
 impl Worker {
     /// Pushes to the worker's own queue, if that is not too long. Refusing is the caller's affair.
     #[inline(always)]
     pub(crate) fn push(&self, level: usize, job: Job) {
-        if self.has_room(level) {
-            self.queues[level].push(job);
-            self.mark(level);
-            self.crew().pushed(None, Some(self.index));
-        } else {
-            self.push_beyond(level, job);
+        match self.push_own(level, job) {
+            Ok(()) => self.crew().pushed(None, Some(self.index)),
+            Err(job) => self.push_beyond(level, job),
         }
+    }
+
+    /// Pushes to the worker's own queue, which nobody is told of. Gives the job back if that queue is as long as it can be, or if
+    /// jobs that did not fit stand in the shared queue: until the own one has run empty more go there, so that both are served in
+    /// the order of arrival.
+    #[inline(always)]
+    fn push_own(&self, level: usize, job: Job) -> Result<(), Job> {
+        if self.beyond.get() & (1 << level) != 0 {
+            return Err(job);
+        }
+        self.own[level].push(job)?;
+        self.mark(level);
+        Ok(())
     }
 
     #[cold]
     fn push_beyond(&self, level: usize, job: Job) {
+        self.beyond.set(self.beyond.get() | 1 << level);
         self.crew().inject(level, std::iter::once(job));
     }
 
     /// Pushes many with one look for somebody to help.
     pub(crate) fn push_all(&self, level: usize, jobs: impl Iterator<Item = Job>) {
-        let mut jobs = jobs.peekable();
-        while jobs.peek().is_some() && self.has_room(level) {
-            if let Some(job) = jobs.next() {
-                self.queues[level].push(job);
+        let mut jobs = jobs;
+        while let Some(job) = jobs.next() {
+            if let Err(job) = self.push_own(level, job) {
+                self.beyond.set(self.beyond.get() | 1 << level);
+                return self.crew().inject(level, std::iter::once(job).chain(jobs));
             }
         }
-        self.mark(level);
-        if jobs.peek().is_some() {
-            self.crew().inject(level, jobs);
-        } else {
-            self.crew().pushed(None, Some(self.index));
-        }
-    }
-
-    #[inline(always)]
-    fn has_room(&self, level: usize) -> bool {
-        let pushes = self.pushes[level].get();
-        if pushes < OWN_MAX {
-            self.pushes[level].set(pushes + 1);
-            return true;
-        }
-        self.makes_room(level)
-    }
-
-    /// Whether the own queue of a level is short, although there were many pushes.
-    #[cold]
-    fn makes_room(&self, level: usize) -> bool {
-        let long = self.pushes[level].get() > OWN_MAX || self.queues[level].len() >= OWN_MAX as usize / 2;
-        // One more than the limit says that jobs stand in the shared queue behind those here.
-        self.pushes[level].set(if long { OWN_MAX + 1 } else { 1 });
-        !long
+        self.crew().pushed(None, Some(self.index));
     }
 
     /// Makes `job` the next continuation, seen by thieves. The one that was there goes to its queue.
     pub(crate) fn push_hot(&self, level: usize, job: Job) {
         let slot = self.slot();
         if let Some((level, older)) = slot.hot.take() {
-            self.queues[level].push(older);
-            self.mark(level);
+            self.push(level, older);
         }
-        if let Err(job) = slot.hot.put(level, job) {
-            self.queues[level].push(job);
-            self.mark(level);
+        match slot.hot.put(level, job) {
+            Ok(()) => self.crew().pushed(None, Some(self.index)),
+            Err(job) => self.push(level, job),
         }
-        self.crew().pushed(None, Some(self.index));
     }
 
     /// Makes `job` the next continuation, unseen by thieves until the worker does something else first.
@@ -112,11 +95,12 @@ impl Worker {
         levels.store(levels.load(Ordering::Relaxed) & !(1 << level), Ordering::Relaxed);
     }
 
-    /// Jobs may have come along into the own queue. While they were on their way nobody saw them, so whoever then looked at all
+    /// Jobs may have come along from elsewhere. While they were on their way nobody saw them, so whoever then looked at all
     /// queues may sleep by now: this is a push like any other.
     #[inline]
-    pub(super) fn brought(&self, level: usize) {
-        if !self.queues[level].is_empty() {
+    pub(super) fn has_brought(&self, level: usize) {
+        if !self.brought[level].is_empty() {
+            self.brings.set(self.brings.get() | 1 << level);
             self.mark(level);
             if !mutant("park.moved_in_silence") {
                 self.crew().pushed(None, Some(self.index));

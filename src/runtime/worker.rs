@@ -7,6 +7,7 @@ use super::choice::Cursor;
 use super::contain;
 use super::crew::{Crew, Slot};
 use super::engine::Engine;
+use super::fifo::Fifo;
 use super::job::Job;
 use super::place::{LEVELS, Place, Pool};
 use super::search::Search;
@@ -44,13 +45,18 @@ pub(crate) struct Worker {
     engine: Arc<Engine>,
     pub(crate) pool: Pool,
     pub(crate) index: usize,
-    pub(super) queues: [Queue<Job>; LEVELS],
+    /// What it has pushed.
+    pub(super) own: [Fifo<Job>; LEVELS],
+    /// What it has brought from the shared queues and other workers, which goes before what it pushes meanwhile.
+    pub(super) brought: [Queue<Job>; LEVELS],
+    /// One bit for each level: `brought` may hold jobs.
+    pub(super) brings: Cell<u32>,
     /// The continuation that runs next; no thief sees it, since the worker is about to take it.
     pub(super) next: Cell<Option<Job>>,
     /// One bit: the level of `next`. Zero if there is none.
     pub(super) next_bit: Cell<u32>,
-    /// Pushes to the own queue of each level since it was last known to be small.
-    pub(super) pushes: [Cell<u32>; LEVELS],
+    /// One bit for each level: jobs for which the own queue had no room stand in the shared one.
+    pub(super) beyond: Cell<u32>,
     cursor: Cell<Cursor>,
     streak: Cell<u8>,
     tick: Cell<u32>,
@@ -65,10 +71,12 @@ impl Worker {
             engine,
             pool,
             index,
-            queues: std::array::from_fn(|_| Queue::new_fifo()),
+            own: std::array::from_fn(|_| Fifo::new()),
+            brought: std::array::from_fn(|_| Queue::new_fifo()),
+            brings: Cell::new(0),
             next: Cell::new(None),
             next_bit: Cell::new(0),
-            pushes: Default::default(),
+            beyond: Cell::new(0),
             cursor: Cell::new(Cursor::default()),
             streak: Cell::new(0),
             tick: Cell::new(0),
@@ -117,7 +125,7 @@ impl Worker {
 
     /// Works until the runtime is shut down or the worker is to rest, and then leaves its queues empty.
     pub(crate) fn work(&self) -> End {
-        self.slot().open(&self.queues, thread::current());
+        self.slot().open(&self.own, &self.brought, thread::current());
         let mut begun = Instant::now();
         loop {
             while self.select_with(|job| self.run(job)).is_some() {
@@ -220,19 +228,37 @@ impl Worker {
             }
             let (level, after) = self.cursor.get().choose(ready as u8);
             if (soon | injected) & (1 << level) == 0 {
-                let job = self.queues[level].pop();
+                let job = self.pop(level);
                 if job.is_some() {
                     self.streak.set(0);
                     self.chosen(after);
                     return Some(then(job));
                 }
-                self.unmark(level);
-                self.pushes[level].set(0);
+                self.ran_empty(level);
             } else if let Some(job) = self.take(level, injected) {
                 self.chosen(after);
                 return Some(then(Some(job)));
             }
         }
+    }
+
+    /// The oldest job of the worker's own queues at a level.
+    #[inline(always)]
+    fn pop(&self, level: usize) -> Option<Job> {
+        if self.brings.get() & (1 << level) != 0 {
+            let brought = self.brought[level].pop();
+            if brought.is_some() {
+                return brought;
+            }
+            self.brings.set(self.brings.get() & !(1 << level));
+        }
+        self.own[level].pop()
+    }
+
+    /// The own queues of a level were found empty.
+    fn ran_empty(&self, level: usize) {
+        self.unmark(level);
+        self.beyond.set(self.beyond.get() & !(1 << level));
     }
 
     /// A job was selected.
@@ -260,14 +286,13 @@ impl Worker {
         if outside && tick.is_multiple_of(OUTSIDE_EVERY) {
             self.take_along(level);
         }
-        if let Some(job) = self.queues[level].pop() {
+        if let Some(job) = self.pop(level) {
             self.streak.set(0);
             return Some(job);
         }
-        self.unmark(level);
-        self.pushes[level].set(0);
-        if outside && let Some(job) = self.crew().take_injected(level, &self.queues[level]) {
-            self.brought(level);
+        self.ran_empty(level);
+        if outside && let Some(job) = self.crew().take_injected(level, &self.brought[level]) {
+            self.has_brought(level);
             self.streak.set(0);
             return Some(job);
         }
@@ -286,13 +311,17 @@ impl Worker {
         None
     }
 
-    /// Moves a few jobs from the shared queue behind the worker's own, so that outside work is never shut out.
+    /// Brings a few jobs from the shared queue, so that outside work is never shut out: before the worker's own, unless some of
+    /// those there are its own and younger.
     fn take_along(&self, level: usize) {
+        if self.beyond.get() & (1 << level) != 0 {
+            return;
+        }
         for _ in 0..OUTSIDE_TAKE {
             let Some(job) = self.crew().take_one_injected(level) else { break };
-            self.queues[level].push(job);
+            self.brought[level].push(job);
         }
-        self.brought(level);
+        self.has_brought(level);
     }
 
     /// Whatever the worker still has; for one that ends or rests.
@@ -302,9 +331,9 @@ impl Worker {
             return Some(hot);
         }
         (0..LEVELS).find_map(|level| {
-            let job = self.queues[level].pop();
+            let job = self.pop(level);
             if job.is_none() {
-                self.unmark(level);
+                self.ran_empty(level);
             }
             job.map(|job| (level, job))
         })
@@ -344,6 +373,9 @@ impl Worker {
             if search.may_sleep(crew, self.index) {
                 self.sleep();
                 search.woken();
+            } else {
+                // Perhaps another thief is at the only queue with work, and needs this CPU to be done there.
+                thread::yield_now();
             }
         }
     }
@@ -365,8 +397,8 @@ impl Worker {
     fn take_elsewhere(&self, hot: bool) -> Option<Job> {
         let crew = self.crew();
         for level in crew.injectors_with_work() {
-            if let Some(job) = crew.take_injected(level, &self.queues[level]) {
-                self.brought(level);
+            if let Some(job) = crew.take_injected(level, &self.brought[level]) {
+                self.has_brought(level);
                 return Some(job);
             }
         }
@@ -381,10 +413,10 @@ impl Worker {
             if victim == self.index {
                 continue;
             }
-            let taken = slots[victim].steal(&self.queues);
+            let taken = slots[victim].steal(&self.brought);
             let taken = taken.or_else(|| if hot { slots[victim].hot.take() } else { None });
             if let Some((level, job)) = taken {
-                self.brought(level);
+                self.has_brought(level);
                 self.stole(victim);
                 return Some(job);
             }

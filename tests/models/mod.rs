@@ -11,6 +11,7 @@ mod graph_hands;
 mod graph_section;
 mod graph_word;
 mod runner;
+mod runtime_fifo;
 mod runtime_jobs;
 mod runtime_parking;
 mod stages_demand;
