@@ -29,10 +29,10 @@ pub use runtime::{
     Shutdown, TimerHandle, VirtualClock,
 };
 pub use stages::{
-    AnyTarget, BatchHandle, CommitRefused, FailureCause, ForeignWitness, Host, Joined, Moved, RefusedCommit, Removed,
-    Request, SequencerCounters, SourceVersion, SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle,
-    StageHandleOf, StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis,
-    ToArtifact, ToSource,
+    AnyTarget, BatchHandle, CommitRefused, Dependencies, DependencyFailure, DependencyOccupancy, FailureCause,
+    ForeignWitness, Host, Joined, Moved, RefusedCommit, Registered, Removed, Request, SequencerCounters, SourceVersion,
+    SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle, StageHandleOf, StageResult, StageValue,
+    Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis, ToArtifact, ToSource,
 };
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

@@ -104,8 +104,7 @@ fn the_failure_of_a_stage_is_typed_names_it_and_may_be_tried_again() {
         let failure = error.failure().expect("a failure of the host's");
         assert_eq!((failure.file().as_str(), failure.stage(), failure.generation()), ("a", failing, 1));
         assert!(matches!(failure.cause(), FailureCause::Host(Refused("refused"))));
-        let cause = std::error::Error::source(&error).unwrap();
-        assert_eq!(cause.to_string(), "refused");
+        assert!(error.to_string().ends_with("refused") && std::error::Error::source(&error).is_none(), "shown once");
         host.unhook();
         assert_eq!(*stages.submit_request(Request::artifact("a".into(), 3)).wait().unwrap(), "3:analysis(one)");
         let again = if failing == Stage::Source { 2 } else { 1 };

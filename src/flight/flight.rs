@@ -104,9 +104,16 @@ where
     /// Writes the result, if the right to do so can be won; then it is visible, but no waiter has been told: see
     /// [`deliver`](Self::deliver). Gives the result back if the flight was over or somebody else is about to end it.
     pub(crate) fn publish(&self, result: Result<T, E>) -> Result<(), Result<T, E>> {
+        self.publish_after(result, || {})
+    }
+
+    /// As [`publish`](Self::publish); `first` is called once the right to write has been won, and before anybody sees the result.
+    /// It is short, and no host code.
+    pub(crate) fn publish_after(&self, result: Result<T, E>, first: impl FnOnce()) -> Result<(), Result<T, E>> {
         if self.word.seal().is_err() {
             return Err(result);
         }
+        first();
         let outcome = Outcome::of(&result);
         self.result.with_mut(|slot| {
             // SAFETY: sealing is won once, and nobody reads before `finish`.

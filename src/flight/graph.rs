@@ -54,6 +54,11 @@ impl WaitGraph {
         Entry { graph: self, number }
     }
 
+    /// How many wait.
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
     /// Has every waiting thread look again.
     #[cold]
     pub(crate) fn nudge(&self) {

@@ -121,6 +121,32 @@ impl<N: Linked> SealableList<N> {
         names
     }
 
+    /// How many dead entries still hang in it: none once it is sealed.
+    pub(crate) fn dead(&self) -> usize {
+        // ordering: a figure that no protocol rests on.
+        let sealed = self.head.load(Ordering::Relaxed) == sealed();
+        if sealed { 0 } else { self.dead.load(Ordering::Relaxed).cast_signed().max(0) as usize }
+    }
+
+    /// Calls `f` with each living entry, newest first, under a pin: `f` is short, no host code, and drops nothing of the host's.
+    /// Only for a list that is sealed by nothing but its own drop: a sealer does not wait for who walks.
+    pub(crate) fn each(&self, mut f: impl FnMut(&N)) {
+        let pinned = epoch::pin();
+        // ordering: pairs with `push`. If that came first the entry is seen whole; else it is younger than this look.
+        let mut at = self.head.load(Ordering::Acquire);
+        while !at.is_null() && at != sealed() {
+            // SAFETY: reached from the head or a link while pinned; a tidier releases what it unlinks through the epoch, and there
+            // is no sealer, says the caller.
+            let entry = unsafe { &*at };
+            if !entry.is_dead() {
+                f(entry);
+            }
+            // ordering: pairs with the Release in `unlink_dead`: what is unlinked is passed or gone past, and stays readable.
+            at = entry.link().next.load(Ordering::Acquire);
+        }
+        drop(pinned);
+    }
+
     /// Hangs `entry` in, or gives it back if the list is sealed: then whatever the sealer published before is visible.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn push(&self, entry: Arc<N>) -> Result<(), Arc<N>> {

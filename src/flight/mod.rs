@@ -32,16 +32,16 @@ pub(crate) use active::enter;
 pub(crate) use completion::Completion;
 pub(crate) use contain::{catch, contained, drop_contained};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
+pub(crate) use list::{Link, Linked, SealableList};
 pub(crate) use phase::{Killed, Left, Phase, Refused};
 pub(crate) use spawn::spawn_future_with;
 pub(crate) use state::StateWord;
 pub(crate) use target::{Facet, FlightId, FlightRef};
+pub(crate) use waits::nudge;
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use graph::WaitGraph;
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use list::{Link, Linked, SealableList};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use oneshot::OneShot;
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]
@@ -50,6 +50,11 @@ pub(crate) use phase::{Admitted, Outcome, Suspended};
 /// Leaves another thread, which tells nobody when it is done, in peace for a moment.
 pub(crate) fn doze() {
     parker::Parker::mine().doze();
+}
+
+/// How many threads wait inside a job at this moment, over all runtimes.
+pub(crate) fn waits_now() -> usize {
+    graph::global().map_or(0, graph::WaitGraph::len)
 }
 
 /// Whether the calling thread is inside a job.

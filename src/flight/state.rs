@@ -215,7 +215,6 @@ impl StateWord {
     }
 
     /// Claimed → Waiting (or Idle), for a claimer that has not started: there is no permit for it, or nobody wants it now.
-    #[cfg(test)] // No part gates its flights yet: the protocol is here and tried, so that the word need not change when one does.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn unclaim(&self, wanted: bool) -> Result<(), Phase> {
         let to = if wanted { Phase::Waiting } else { Phase::Idle };

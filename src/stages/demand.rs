@@ -23,6 +23,17 @@ pub(crate) enum Wish {
     Retired,
 }
 
+/// Where a revision was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Touched {
+    /// Source is done.
+    SourceDone,
+    /// It has retired without that.
+    Retired,
+    /// Source is to come.
+    Waiting,
+}
+
 /// The demand word.
 ///
 /// | transition | who | excludes |
@@ -31,6 +42,7 @@ pub(crate) enum Wish {
 /// | `withdraw` | the handle that wished | an Analysis admitted for nobody |
 /// | `source_done` | the one that sealed Source | Source done and Analysis wanted, but nobody to see to it |
 /// | `retire` | commit, failure, shutdown | any later wish |
+/// | `touch` | who left something for whoever completes Source | something left that neither of the two sees to |
 ///
 /// To see to the start is to admit the flight of Analysis, which is done once, and to post a ticket. Who claims it then looks
 /// in the same step whether it is wanted still.
@@ -97,6 +109,16 @@ impl Demand {
         // ordering: pairs with `wish`, both cases there.
         let before = self.0.fetch_or(SOURCE, Ordering::AcqRel);
         before >= WISH && before & RETIRED == 0
+    }
+
+    /// Changes nothing, and tells how far it is: what was left before this call is seen by who completes Source or retires later.
+    pub(crate) fn touch(&self) -> Touched {
+        // ordering: pairs with `source_done` and `retire`. If this came first they see what was left; else this sees their step.
+        match self.0.fetch_or(0, Ordering::AcqRel) {
+            word if word & SOURCE != 0 => Touched::SourceDone,
+            word if word & RETIRED != 0 => Touched::Retired,
+            _ => Touched::Waiting,
+        }
     }
 
     /// Ends all demand. True if there was any: then the caller ends what it was for.

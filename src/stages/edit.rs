@@ -4,6 +4,7 @@
 
 use super::advance::{Member, Movable, advance};
 use super::early::Start;
+use super::edges;
 use super::host::Host;
 use super::revision::Revision;
 use super::shared::Shared;
@@ -128,6 +129,7 @@ pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>]) {
         if let Some(old) = edit.file.old.take() {
             old.0.end(shared, old.0.reason());
             edit.file.slot.stripe.retire(old);
+            edges::moved_on(edit.file.slot);
         }
     }
 }

@@ -15,6 +15,9 @@ use std::fmt;
 pub enum StageError<H: Host> {
     /// A function of the host failed or panicked, or there is no such file.
     Failed(Arc<StageFailure<H>>),
+    /// A file whose Analysis this file's Artifacts wait for has failed, or there is no such file. The Artifact's function was not
+    /// called. The file's own Source and Analysis are none the worse.
+    DependencyFailed(Arc<DependencyFailure<H>>),
     /// This request withdrew, or nobody wanted the work any more.
     Cancelled,
     /// The file moved on to a newer generation before the work ended.
@@ -33,7 +36,19 @@ impl<H: Host> StageError<H> {
         Self::Failed(Arc::new(failure))
     }
 
-    /// What failed, where and why, if something failed.
+    pub(crate) fn dependency_failed(file: H::File, cause: Self) -> Self {
+        Self::DependencyFailed(Arc::new(DependencyFailure { file, cause }))
+    }
+
+    /// Which dependency failed, and why, if one did.
+    pub fn dependency(&self) -> Option<&DependencyFailure<H>> {
+        match self {
+            Self::DependencyFailed(failure) => Some(failure),
+            _ => None,
+        }
+    }
+
+    /// What failed of the file that was asked for, where and why, if something failed.
     pub fn failure(&self) -> Option<&StageFailure<H>> {
         match self {
             Self::Failed(failure) => Some(failure),
@@ -62,6 +77,7 @@ impl<H: Host> Clone for StageError<H> {
     fn clone(&self) -> Self {
         match self {
             Self::Failed(failure) => Self::Failed(failure.clone()),
+            Self::DependencyFailed(failure) => Self::DependencyFailed(failure.clone()),
             Self::Cancelled => Self::Cancelled,
             Self::Superseded => Self::Superseded,
             Self::Shutdown => Self::Shutdown,
@@ -75,6 +91,7 @@ impl<H: Host> fmt::Debug for StageError<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failure) => f.debug_tuple("Failed").field(failure).finish(),
+            Self::DependencyFailed(failure) => f.debug_tuple("DependencyFailed").field(failure).finish(),
             Self::Cancelled => f.write_str("Cancelled"),
             Self::Superseded => f.write_str("Superseded"),
             Self::Shutdown => f.write_str("Shutdown"),
@@ -88,6 +105,7 @@ impl<H: Host> fmt::Display for StageError<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Failed(failure) => failure.fmt(f),
+            Self::DependencyFailed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Superseded => f.write_str("superseded by a newer generation of the file"),
             Self::Shutdown => f.write_str("the scheduler or its runtime shut down before the stage ended"),
@@ -102,9 +120,47 @@ impl<H: Host> Error for StageError<H> {
         match self {
             // What is shown is the failure, or the interrupt, itself: below it stands what stands below that.
             Self::Failed(failure) => failure.source(),
+            Self::DependencyFailed(failure) => failure.source(),
             Self::Interrupted(interrupt) => interrupt.source(),
             _ => None,
         }
+    }
+}
+
+/// The failure of a file that another one depends on.
+pub struct DependencyFailure<H: Host> {
+    file: H::File,
+    cause: StageError<H>,
+}
+
+impl<H: Host> DependencyFailure<H> {
+    /// The file that failed.
+    pub fn file(&self) -> &H::File {
+        &self.file
+    }
+
+    /// What a request for its Analysis is answered with: unchanged.
+    pub fn cause(&self) -> &StageError<H> {
+        &self.cause
+    }
+}
+
+impl<H: Host> fmt::Debug for DependencyFailure<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DependencyFailure").field("file", &self.file).field("cause", &self.cause).finish()
+    }
+}
+
+impl<H: Host> fmt::Display for DependencyFailure<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the dependency {:?} failed: {}", self.file, self.cause)
+    }
+}
+
+impl<H: Host> Error for DependencyFailure<H> {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The cause is shown already: below it stands what stands below that.
+        self.cause.source()
     }
 }
 

@@ -2,6 +2,7 @@
 //! It does not know when, where or how often they run.
 #![forbid(unsafe_code)]
 
+use super::edges::Dependencies;
 use super::revision::Revision;
 use super::scheduler::Stages;
 use super::slot::Slot;
@@ -44,13 +45,24 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// Fails Source and every stage after it, until the file is edited or asked for again.
     fn source(&self, cx: &StageCx<'_, Self>, text: Self::Text) -> Result<Self::Source, Self::Error>;
 
+    /// What the file depends on, as far as `source` shows it: for [`Stages::dependents`], and for its Artifacts, which wait for the
+    /// Analysis of each blocker. Nothing, if the host does not say otherwise. Runs right after `source`, on the same thread; Source
+    /// is not seen by anybody before what is named here counts.
+    ///
+    /// A file that is not known yet is loaded once an Artifact waits for it. Rings of blockers are harmless, since Analysis waits
+    /// for no other file.
+    fn dependencies(&self, cx: &StageCx<'_, Self>, source: &Self::Source) -> Dependencies<Self::File> {
+        let _ = (cx, source);
+        Dependencies::none()
+    }
+
     /// Makes Analysis of `source`. Runs on the workers, only if somebody wants it.
     ///
     /// # Errors
     /// Fails Analysis and every Artifact, until the file is edited or asked for again.
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &Self::Source) -> Result<Self::Analysis, Self::Error>;
 
-    /// Makes the Artifact of `profile`. Runs on the workers.
+    /// Makes the Artifact of `profile`. Runs on the workers, after the Analysis of every [blocker](Self::dependencies) is there.
     ///
     /// # Errors
     /// Fails this profile, until the file is edited or the profile is asked for again.

@@ -8,6 +8,7 @@ mod contained;
 mod counters;
 mod demand;
 mod early;
+pub(crate) mod edges;
 mod edit;
 mod entry;
 mod error;
@@ -39,8 +40,9 @@ mod world;
 
 pub use batch::{BatchHandle, StageResult};
 pub use counters::StagesCounters;
+pub use edges::{Dependencies, DependencyOccupancy, Registered};
 pub use edit::Moved;
-pub use error::{FailureCause, StageError, StageFailure};
+pub use error::{DependencyFailure, FailureCause, StageError, StageFailure};
 pub use host::{Host, Stage, StageCx};
 pub use lifecycle::Removed;
 pub use publish::{CommitRefused, RefusedCommit};

@@ -28,6 +28,11 @@ impl<H: Host> Stages<H> {
         catch(look).ok().flatten()
     }
 
+    /// The slot of a file, if it has one that has not ended.
+    pub(crate) fn slot(&self, file: &H::File) -> Option<Arc<Slot<H>>> {
+        self.with_slot(file, |slot, pinned| (!slot.has_ended(pinned)).then(|| slot.clone()))
+    }
+
     /// Source of the file's current generation, if it is there.
     pub fn try_get_source(&self, file: &H::File) -> Option<Arc<H::Source>> {
         self.read(file, |revision| revision.source.result()?.as_ref().ok().cloned())
@@ -48,7 +53,7 @@ impl<H: Host> Stages<H> {
     /// The newest Artifact for `profile` that was ever published of this file, whatever has become of its generation; until the
     /// file is removed.
     pub fn try_get_last_good_artifact(&self, file: &H::File, profile: &H::Profile) -> Option<Arc<H::Artifact>> {
-        let slot = self.with_slot(file, |slot, pinned| (!slot.has_ended(pinned)).then(|| slot.clone()))?;
+        let slot = self.slot(file)?;
         value(catch(|| slot.good.find(profile)).ok()??)
     }
 

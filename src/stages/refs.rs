@@ -1,6 +1,7 @@
 //! How a handle helps, leaves and looks behind the stage that it waits for.
 //! It does not know who holds the handle.
 use super::artifact::ArtifactFlight;
+use super::edges;
 use super::host::{Host, Stage};
 use super::origin::Origin;
 use super::revision::{Revision, StageFlight, kill, leave};
@@ -222,12 +223,9 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
     fn help(&self) -> bool {
         let Some(revision) = self.revision.upgrade() else { return false };
         let Some(slot) = revision.slot.upgrade() else { return false };
-        let free = self.flight.word().claim_wanted().is_ok();
-        if free {
-            // SAFETY: who holds a reference to this execution holds an `Arc` of it.
-            run::artifact(&slot, &revision, &unsafe { share(self) }, After::Stay);
-        }
-        free
+        // SAFETY: who holds a reference to this execution holds an `Arc` of it.
+        let this = || unsafe { share(self) };
+        self.flight.word().claim_wanted().is_ok() && run::artifact(&slot, &revision, &this(), After::Stay)
     }
 
     fn watch(&self) -> bool {
@@ -262,9 +260,11 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
     }
 
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
-        if let Some(revision) = self.revision.upgrade()
-            && !revision.analysis.word().phase().is_terminal()
-        {
+        let Some(revision) = self.revision.upgrade() else { return };
+        if let Some(slot) = revision.slot.upgrade() {
+            edges::gates(&slot, &revision, out);
+        }
+        if !revision.analysis.word().phase().is_terminal() {
             out.push(AnalysisRef::of(revision));
         }
     }

@@ -5,6 +5,7 @@
 use super::artifact::Artifacts;
 use super::demand::Demand;
 use super::early::Start;
+use super::edges::{Boxed, Consumers, tell_consumers};
 use super::error::StageError;
 use super::host::Host;
 use super::origin::{Origin, Origins};
@@ -44,6 +45,8 @@ pub(crate) struct Revision<H: Host> {
     pub(crate) analysis: StageFlight<H::Analysis, H>,
     pub(crate) artifacts: Artifacts<H>,
     pub(crate) origins: Origins,
+    /// Those who wait for its Analysis from other files, if there are any.
+    pub(crate) consumers: Boxed<Consumers<H>>,
 }
 
 impl<H: Host> Version for Revision<H> {
@@ -68,6 +71,7 @@ impl<H: Host> Revision<H> {
             analysis,
             artifacts: Artifacts::new(),
             origins,
+            consumers: Boxed::new(),
         }
     }
 
@@ -147,6 +151,22 @@ impl<H: Host> Revision<H> {
         }
         kill(shared, &self.analysis, &self.origins.analysis, how);
         self.artifacts.each(|artifact| kill(shared, &artifact.flight, &artifact.origin, how));
+        self.tell_others();
+        if how == Killed::Shutdown
+            && let Some(slot) = self.slot.upgrade()
+            && let Some(node) = slot.node.get()
+        {
+            node.end(self.tag());
+        }
+    }
+
+    /// Analysis is over, or will never be: tells those who wait for it from other files.
+    fn tell_others(&self) {
+        if self.consumers.get().is_some()
+            && let Some(slot) = self.slot.upgrade()
+        {
+            tell_consumers(&slot, self);
+        }
     }
 
     /// Source has failed: so has everything that needs it.
@@ -154,12 +174,14 @@ impl<H: Host> Revision<H> {
         self.demand.retire();
         fail(shared, &self.analysis, &self.origins.analysis, error);
         self.fail_artifacts(shared, error);
+        self.tell_others();
     }
 
     /// Analysis has failed: so has everything that needs it.
     pub(crate) fn fail_after_analysis(&self, shared: &Shared<H>, error: &StageError<H>) {
         self.demand.retire();
         self.fail_artifacts(shared, error);
+        self.tell_others();
     }
 
     fn fail_artifacts(&self, shared: &Shared<H>, error: &StageError<H>) {

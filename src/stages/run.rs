@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::{ArtifactFlight, Ready, known_or_done};
+use super::contained::Contained;
+use super::edges::{self, Dispatch};
 use super::error::{FailureCause, StageError, StageFailure};
 use super::host::{Host, Stage, StageCx};
 use super::origin::Origin;
@@ -27,7 +29,7 @@ pub(crate) enum After {
     Stay,
 }
 
-type Outcome<T, H> = Result<Arc<T>, StageError<H>>;
+pub(crate) type Outcome<T, H> = Result<Arc<T>, StageError<H>>;
 
 /// What the host's function made, or why not.
 type Made<T, H> = Result<Result<T, FailureCause<H>>, PanicReport>;
@@ -41,17 +43,33 @@ fn facet<const PART: u8, H: Host>(revision: &Revision<H>) -> FlightId {
 pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
     slot.stripe.counters.executions[0].one();
     let cx = StageCx { slot, revision, stage: Stage::Source, word: revision.source.word() };
+    let mut named = None;
     let made = call(facet::<0, H>(revision), &revision.origins.source, || {
         let host = &slot.shared().host;
         let text = match &revision.text {
             Some(text) => H::Text::clone(text),
             None => host.load(slot.file()).map_err(FailureCause::Host)?.ok_or(FailureCause::NotFound)?,
         };
-        host.source(&cx, text).map_err(FailureCause::Host)
+        let source = host.source(&cx, text).map_err(FailureCause::Host)?;
+        let found = host.dependencies(&cx, &source);
+        // Most hosts name none, and then nothing has to be contained.
+        named = (!found.is_empty()).then(|| Contained::new(found));
+        Ok(source)
     });
     let outcome = judge(slot, revision, (Stage::Source, None), made);
+    let (outcome, resolved) = match named {
+        Some(named) => edges::found(slot, revision, outcome, named),
+        None => (outcome, None),
+    };
     let failure = outcome.as_ref().err().cloned();
-    if !seal(slot, revision, (&revision.source, &revision.origins.source), outcome) {
+    let (good, mut installed) = (failure.is_none(), None);
+    let install = || installed = edges::install(slot, revision, resolved);
+    let before = || {
+        if good {
+            install()
+        }
+    };
+    if !seal_after(slot, revision, (&revision.source, &revision.origins.source), outcome, before) {
         return;
     }
     match failure {
@@ -60,7 +78,9 @@ pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after
             tell(slot, &revision.source, &revision.origins.source);
         }
         None => {
-            let next = revision.demand.source_done().then(|| admit_analysis(revision));
+            let wanted = revision.demand.source_done();
+            edges::integrate(slot, revision, installed);
+            let next = wanted.then(|| admit_analysis(revision));
             tell(slot, &revision.source, &revision.origins.source);
             follow(slot, next.flatten(), after);
         }
@@ -89,7 +109,20 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
         return;
     }
     known_or_done();
-    let mut kinds = SmallVec::<[Kind; LEVELS]>::new();
+    let mut kinds = if edges::is_open(slot, revision) { admit_artifacts(revision) } else { Kinds::new() };
+    let next = kinds.pop();
+    kinds.into_iter().for_each(|kind| slot.post(kind));
+    edges::tell_consumers(slot, revision);
+    tell(slot, &revision.analysis, &revision.origins.analysis);
+    follow(slot, next, after);
+}
+
+/// Tickets that several Artifacts call for: one a priority.
+type Kinds = SmallVec<[Kind; LEVELS]>;
+
+/// Has every Artifact of `revision` admitted, whose Analysis is done and whose gate is open. The tickets that they need.
+pub(crate) fn admit_artifacts<H: Host>(revision: &Revision<H>) -> Kinds {
+    let mut kinds = Kinds::new();
     revision.artifacts.each_pinned(|artifact| {
         if let Some(kind) = admit_artifact(revision, artifact, Priority::Maintenance)
             && !kinds.contains(&kind)
@@ -97,10 +130,7 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
             kinds.push(kind);
         }
     });
-    let next = kinds.pop();
-    kinds.into_iter().for_each(|kind| slot.post(kind));
-    tell(slot, &revision.analysis, &revision.origins.analysis);
-    follow(slot, next, after);
+    kinds
 }
 
 /// Runs one Artifact that is ready, if a ticket of `kind` finds one.
@@ -125,32 +155,46 @@ pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H
     }
 }
 
-/// Runs a claimed Artifact of `revision`.
+/// Runs a claimed Artifact of `revision`. False if its blockers hold it up again: then the claim has been given back.
 pub(crate) fn artifact<H: Host>(
     slot: &Arc<Slot<H>>,
     revision: &Revision<H>,
     artifact: &Arc<ArtifactFlight<H>>,
     after: After,
-) {
-    slot.stripe.counters.executions[2].one();
-    let (Some(Ok(source)), Some(Ok(analysis))) = (revision.source.result(), revision.analysis.result()) else {
-        debug_assert!(false, "an Artifact is admitted after Analysis is done");
-        return;
+) -> bool {
+    let outcome = match edges::before_dispatch(slot, revision, artifact) {
+        Dispatch::Go => make_artifact(slot, revision, artifact),
+        Dispatch::Fail(failure) => Err(failure),
+        Dispatch::Wait => return false,
     };
-    let cx = StageCx { slot, revision, stage: Stage::Artifact, word: artifact.flight.word() };
-    let made = call(FlightId::of(&**artifact, 0), &artifact.origin, || {
-        slot.shared().host.artifact(&cx, &artifact.profile, source, analysis).map_err(FailureCause::Host)
-    });
-    let outcome = judge(slot, revision, (Stage::Artifact, Some(&artifact.profile)), made);
     let good = outcome.is_ok();
     if !seal(slot, revision, (&artifact.flight, &artifact.origin), outcome) {
-        return;
+        return true;
     }
     if good {
         slot.keep_good(artifact);
     }
     tell(slot, &artifact.flight, &artifact.origin);
     follow(slot, None, after);
+    true
+}
+
+/// Has the host make an Artifact.
+fn make_artifact<H: Host>(
+    slot: &Arc<Slot<H>>,
+    revision: &Revision<H>,
+    artifact: &ArtifactFlight<H>,
+) -> Outcome<H::Artifact, H> {
+    slot.stripe.counters.executions[2].one();
+    let (Some(Ok(source)), Some(Ok(analysis))) = (revision.source.result(), revision.analysis.result()) else {
+        debug_assert!(false, "an Artifact is admitted after Analysis is done");
+        return Err(StageError::Cancelled);
+    };
+    let cx = StageCx { slot, revision, stage: Stage::Artifact, word: artifact.flight.word() };
+    let made = call(FlightId::of(artifact, 0), &artifact.origin, || {
+        slot.shared().host.artifact(&cx, &artifact.profile, source, analysis).map_err(FailureCause::Host)
+    });
+    judge(slot, revision, (Stage::Artifact, Some(&artifact.profile)), made)
 }
 
 /// Calls the host, with the flight on this thread's stack and in the context of who asked first, and stops its panic.
@@ -183,12 +227,23 @@ fn judge<T, H: Host>(
 fn seal<T: Send + Sync + 'static, H: Host>(
     slot: &Slot<H>,
     revision: &Revision<H>,
+    part: (&StageFlight<T, H>, &Origin),
+    outcome: Outcome<T, H>,
+) -> bool {
+    seal_after(slot, revision, part, outcome, || {})
+}
+
+/// As `seal`; `first` is called once nobody else can end the execution, and before anybody sees the result.
+fn seal_after<T: Send + Sync + 'static, H: Host>(
+    slot: &Slot<H>,
+    revision: &Revision<H>,
     (flight, origin): (&StageFlight<T, H>, &Origin),
     outcome: Outcome<T, H>,
+    first: impl FnOnce(),
 ) -> bool {
     let may = may_seal(&slot.versions, revision, slot.clock()) && !slot.is_over();
     let refused = if may {
-        match flight.publish(outcome) {
+        match flight.publish_after(outcome, first) {
             Ok(()) => return true,
             Err(outcome) => outcome,
         }

@@ -4,6 +4,7 @@
 
 use super::artifact::{ArtifactFlight, Artifacts};
 use super::contained::Contained;
+use super::edges::{Boxed, Node};
 use super::host::{Host, Stage};
 use super::revision::Revision;
 use super::shared::Shared;
@@ -27,6 +28,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) world: u64,
     /// The newest Artifact of each profile that was ever sealed.
     pub(crate) good: Artifacts<H>,
+    /// What it has to do with other files, if it has.
+    pub(crate) node: Boxed<Node<H>>,
 }
 
 impl<H: Host> Slot<H> {
@@ -37,11 +40,16 @@ impl<H: Host> Slot<H> {
         tickets: Tickets,
         world: u64,
     ) -> Self {
-        Self { file, hash, stripe, versions, tickets, world, good: Artifacts::new() }
+        Self { file, hash, stripe, versions, tickets, world, good: Artifacts::new(), node: Boxed::new() }
     }
 
     pub(crate) fn file(&self) -> &H::File {
         &self.file
+    }
+
+    /// Its place among the other files.
+    pub(crate) fn node(&self) -> &Node<H> {
+        self.node.get_or_make(Node::new)
     }
 
     pub(crate) fn shared(&self) -> &Shared<H> {

@@ -4,6 +4,7 @@
 
 use super::contained::Contained;
 use super::early::{Early, Start};
+use super::edges;
 use super::edit::{Change, Edit, How, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
@@ -228,7 +229,7 @@ impl<'a, H: Host> Submission<'a, H> {
                 ask.charged = budget.take(1);
                 ask.joins_only = !ask.charged;
             }
-            let revision = self.core.visible_or_first(slot);
+            let revision = visible_or_first(slot);
             if revision.absent {
                 return Err(self.core.ended(slot).into());
             }
@@ -352,22 +353,22 @@ impl<H: Host> Core<H> {
         let fresh = Arc::new(Slot::new((file, hash), stripe, Versions::empty(), Tickets::new(), world));
         Ok(self.add(&fresh)?.unwrap_or(fresh))
     }
+}
 
-    fn visible_or_first(&self, slot: &Arc<Slot<H>>) -> Arc<Revision<H>> {
-        loop {
-            let seen = {
-                let pinned = epoch::pin();
-                slot.visible(&pinned).map(|seen| seen.share())
-            };
-            if let Some(revision) = seen {
-                return revision;
-            }
-            let life = slot.stripe.new_life();
-            let first =
-                Arc::new(Revision::visible(Arc::downgrade(slot), life, self.shared.first_generation, Start::idle()));
-            if slot.versions.create(first.clone()).is_ok() {
-                return first;
-            }
+/// The visible revision of a file, or its first, made now.
+pub(crate) fn visible_or_first<H: Host>(slot: &Arc<Slot<H>>) -> Arc<Revision<H>> {
+    loop {
+        let seen = {
+            let pinned = epoch::pin();
+            slot.visible(&pinned).map(|seen| seen.share())
+        };
+        if let Some(revision) = seen {
+            return revision;
+        }
+        let (life, generation) = (slot.stripe.new_life(), slot.shared().first_generation);
+        let first = Arc::new(Revision::visible(Arc::downgrade(slot), life, generation, Start::idle()));
+        if slot.versions.create(first.clone()).is_ok() {
+            return first;
         }
     }
 }
@@ -410,7 +411,7 @@ fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>) -> Option<
 
 /// Puts a fresh revision of the same generation in the place of one whose stage failed or was cancelled. False if the file has
 /// moved on meanwhile.
-fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) -> bool {
+pub(crate) fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) -> bool {
     let fresh = Arc::new(ended.again());
     let pinned = epoch::pin();
     let swung = slot.versions.swing(ended, fresh, &pinned);
@@ -418,5 +419,6 @@ fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) -> bool {
     let Ok(old) = swung else { return false };
     old.0.demand.retire();
     slot.stripe.retire(old);
+    edges::moved_on(slot);
     true
 }

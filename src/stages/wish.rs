@@ -6,9 +6,10 @@
 
 use super::artifact::{ArtifactFlight, known_or_done};
 use super::demand::Wish;
+use super::edges;
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
-use super::origin::{Asked, Origin};
+use super::origin::{Asked, Asker, Origin};
 use super::request::{AnyTarget, Ask, StageHandle};
 use super::revision::{Revision, StageFlight, leave};
 use super::run::{AnalysisRef, SourceRef};
@@ -39,7 +40,7 @@ pub(crate) struct Standing<H: Host> {
 }
 
 type Attempt<H> = Wished<Standing<H>>;
-type Refusal<H> = Wished<Option<StageError<H>>>;
+pub(crate) type Refusal<H> = Wished<Option<StageError<H>>>;
 
 /// The place of one waiter.
 pub(crate) type Waiter<T, H> = Arc<Completion<Arc<T>, StageError<H>>>;
@@ -55,7 +56,7 @@ fn over<H: Host>(phase: Phase) -> Option<Refusal<H>> {
 }
 
 /// Owns a stage before the wanted one, unless it is done. What is over otherwise refuses the wish.
-fn own<H: Host>(word: &StateWord) -> Result<(), Refusal<H>> {
+pub(crate) fn own<H: Host>(word: &StateWord) -> Result<(), Refusal<H>> {
     match word.join() {
         Ok(()) | Err(Refused::Phase(Phase::Done)) => Ok(()),
         Err(Refused::Phase(phase)) => Err(over(phase).unwrap_or(LookAgain)),
@@ -114,7 +115,7 @@ fn ready<T: Send + Sync + 'static, H: Host>(
 
 /// The ticket that a stage calls for which nothing stands before: if this wish has it admitted, or has made it more urgent
 /// while it waited. Else whoever had it admitted has seen to its ticket.
-fn start(word: &StateWord, stage: Stage, priority: Priority, raised: bool) -> Option<Kind> {
+pub(crate) fn start(word: &StateWord, stage: Stage, priority: Priority, raised: bool) -> Option<Kind> {
     match word.admit(priority) {
         Ok(_) => Some(Kind::of(stage, word.priority())),
         Err(Phase::Waiting) if raised => Some(Kind::of(stage, priority)),
@@ -123,7 +124,7 @@ fn start(word: &StateWord, stage: Stage, priority: Priority, raised: bool) -> Op
 }
 
 /// The ticket that Source calls for. Nothing runs on the stub.
-fn start_source<H: Host>(revision: &Revision<H>, priority: Priority) -> Option<Kind> {
+pub(crate) fn start_source<H: Host>(revision: &Revision<H>, priority: Priority) -> Option<Kind> {
     let word = revision.source.word();
     if revision.is_stub() {
         return None;
@@ -154,7 +155,7 @@ fn to_analysis<H: Host>(
     }
     let origin = &revision.origins.analysis;
     let asked = ask_for(origin, ask)?;
-    own_source(revision, ask).inspect_err(|_| ask.take_back(origin, asked))?;
+    own_source(revision, &ask.asker).inspect_err(|_| ask.take_back(origin, asked))?;
     let waiter = hang(&revision.analysis).inspect_err(|_| {
         revision.leave_source(slot);
         ask.take_back(origin, asked);
@@ -188,10 +189,10 @@ fn ask_for<H: Host>(origin: &Origin, ask: &mut Ask<H>) -> Result<Asked, Refusal<
 }
 
 /// Owns Source, and asks for it too if nobody has: it runs on behalf of who asked first for whatever needs it.
-fn own_source<H: Host>(revision: &Revision<H>, ask: &Ask<H>) -> Result<(), Refusal<H>> {
+pub(crate) fn own_source<H: Host>(revision: &Revision<H>, asker: &Asker) -> Result<(), Refusal<H>> {
     own(revision.source.word())?;
     if revision.origins.source.is_free() && !revision.source.word().phase().is_terminal() {
-        revision.origins.source.ask(&ask.asker, false);
+        revision.origins.source.ask(asker, false);
     }
     Ok(())
 }
@@ -241,9 +242,13 @@ fn to_artifact<H: Host>(
     let more = artifact.flight.word().raise(ask.priority).is_some();
     let wished = revision.demand.wish();
     known_or_done();
+    if wished == Wish::Due {
+        edges::ask(slot, revision, ask.priority, asked == Asked::First);
+    }
     let ticket = match wished {
         Wish::Due if revision.analysis.word().phase() == Phase::Done => {
-            let ticket = start(artifact.flight.word(), Stage::Artifact, ask.priority, more);
+            let open = edges::is_open(slot, revision);
+            let ticket = open.then(|| start(artifact.flight.word(), Stage::Artifact, ask.priority, more)).flatten();
             ticket.inspect(|_| revision.artifacts.push_ready(&artifact))
         }
         Wish::Due => start(revision.analysis.word(), Stage::Analysis, ask.priority, raised),
@@ -282,7 +287,7 @@ fn own_and_hang<H: Host>(
     artifact: &ArtifactFlight<H>,
     ask: &Ask<H>,
 ) -> Result<Waiter<H::Artifact, H>, Refusal<H>> {
-    own_source(revision, ask)?;
+    own_source(revision, &ask.asker)?;
     own(revision.analysis.word()).inspect_err(|_| revision.leave_source(slot))?;
     if revision.origins.analysis.is_free() && !revision.analysis.word().phase().is_terminal() {
         revision.origins.analysis.ask(&ask.asker, false);

@@ -2,7 +2,7 @@
 //! says so. Source is the text, Analysis is `analysis(text)`, an Artifact is `profile:analysis(text)`.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use shardrun::{Driver, Host, Pool, Runtime, Stage, StageCx, Stages};
+use shardrun::{Dependencies, Driver, Host, Pool, Runtime, Stage, StageCx, Stages};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
@@ -29,6 +29,8 @@ struct State {
     stored: Mutex<HashMap<String, String>>,
     log: Mutex<Vec<At>>,
     hook: Mutex<Option<Arc<Hook>>>,
+    needs: Mutex<HashMap<String, Dependencies<String>>>,
+    panics_on: Mutex<Option<String>>,
 }
 
 /// The host; clones share their state.
@@ -65,6 +67,21 @@ impl Files {
 
     pub(crate) fn hook(&self, hook: impl Fn(&StageCx<'_, Files>, &At) -> Act + Send + Sync + 'static) {
         *self.0.hook.lock().unwrap() = Some(Arc::new(hook));
+    }
+
+    /// From its next Source on, `file` names `blockers`.
+    pub(crate) fn blocks<const N: usize>(&self, file: &str, blockers: [&str; N]) {
+        self.needs(file, Dependencies::none().with_blockers(blockers.map(String::from)));
+    }
+
+    /// From its next Source on, `file` names `dependencies`.
+    pub(crate) fn needs(&self, file: &str, dependencies: Dependencies<String>) {
+        self.0.needs.lock().unwrap().insert(file.into(), dependencies);
+    }
+
+    /// From now on `dependencies` panics for `file`.
+    pub(crate) fn panics_on_dependencies(&self, file: &str) {
+        *self.0.panics_on.lock().unwrap() = Some(file.into());
     }
 
     pub(crate) fn unhook(&self) {
@@ -110,6 +127,12 @@ impl Host for Files {
     fn source(&self, cx: &StageCx<'_, Self>, text: String) -> Result<String, Refused> {
         self.enter(cx)?;
         Ok(text)
+    }
+
+    fn dependencies(&self, cx: &StageCx<'_, Self>, _: &String) -> Dependencies<String> {
+        let panics = self.0.panics_on.lock().unwrap().as_ref() == Some(cx.file());
+        assert!(!panics, "asked for");
+        self.0.needs.lock().unwrap().get(cx.file()).cloned().unwrap_or_default()
     }
 
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &String) -> Result<String, Refused> {

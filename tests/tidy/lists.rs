@@ -34,6 +34,9 @@ pub(crate) const UNSAFE: &[Listed] = &[
         "src/stages/limbo.rs",
         "asks the epoch when a bag can be emptied; the open bag goes from hand to hand by one pointer",
     ),
+    ("src/stages/edges/boxed.rs", "a box behind one pointer, made once and freed with its owner"),
+    ("src/stages/edges/place.rs", "a place holds one count of what stands in it, and is read under a pin"),
+    ("src/stages/edges/target.rs", "whom an edge tells is one count, with a mark in its lowest bit"),
     ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
     ("src/stages/entry.rs", "an entry of a table counts its slots by hand and is read under an epoch pin"),
     ("src/stages/table.rs", "a table that goes frees its entries"),
@@ -96,6 +99,11 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/world.rs", "the pointer to the present world, with the argument of each edge beside it"),
     ("src/stages/batch.rs", "the cursor of a batch's ticket"),
     ("src/stages/table.rs", "a count that no protocol rests on"),
+    ("src/stages/edges/boxed.rs", "what is made on demand"),
+    ("src/stages/edges/gate.rs", "the gate's word, with the argument of each edge beside it"),
+    ("src/stages/edges/node.rs", "who depends on a file no more"),
+    ("src/stages/edges/place.rs", "a value that is exchanged, with the argument of each edge beside it"),
+    ("src/stages/edges/target.rs", "the word of an edge, with the argument of each transition beside it"),
 ];
 
 /// Files that may hold a lock.

@@ -1,0 +1,168 @@
+//! The gate as an Artifact meets it: when it is asked for, when it is admitted, and once more when it is claimed.
+//! It does not know how a blocker is asked for, nor how an Artifact is run.
+#![forbid(unsafe_code)]
+
+use super::super::artifact::{ArtifactFlight, known_or_done};
+use super::super::error::StageError;
+use super::super::host::Host;
+use super::super::revision::Revision;
+use super::super::run::{self, AnalysisRef};
+use super::super::slot::Slot;
+use super::seek::{Verdict, is_wanting, seek, urge, verdict};
+use super::set::DependencySet;
+use crate::flight::{FlightRef, catch};
+use crate::runtime::Priority;
+use crate::sync::Arc;
+use crate::sync::epoch;
+
+/// The visible revision of a file.
+pub(crate) fn visible<H: Host>(slot: &Slot<H>) -> Option<Arc<Revision<H>>> {
+    let pinned = epoch::pin();
+    slot.visible(&pinned).map(|seen| seen.share())
+}
+
+fn set_of<H: Host>(slot: &Slot<H>, revision: &Revision<H>) -> Option<Arc<DependencySet<H>>> {
+    slot.node.get()?.set_of(revision.tag())
+}
+
+/// Whether nothing stands before the Artifacts of `revision` but its own Analysis. After [`known_or_done`].
+#[inline]
+pub(crate) fn is_open<H: Host>(slot: &Slot<H>, revision: &Revision<H>) -> bool {
+    let Some(node) = slot.node.get() else { return true };
+    node.current.look(|set| set.tag != revision.tag() || set.gate.is_open()).unwrap_or(true)
+}
+
+/// Asks for the blockers of `revision`, on behalf of an Artifact that is wanted at `priority` and known. `first` says that its
+/// execution is asked for the first time: then those that have been answered before are looked at anew.
+pub(crate) fn ask<H: Host>(slot: &Slot<H>, revision: &Revision<H>, priority: Priority, first: bool) {
+    if let Some(set) = set_of(slot, revision) {
+        let raised = set.gate.raise(priority);
+        set.start(first);
+        if raised {
+            known_or_done();
+            urge(&set);
+        }
+    }
+}
+
+impl<H: Host> DependencySet<H> {
+    /// Asks for every blocker that is not there, if that has not been done; or `anew`.
+    pub(crate) fn start(self: &Arc<Self>, anew: bool) {
+        let first = self.gate.start();
+        if first || anew {
+            self.classify();
+        }
+        if first {
+            self.answered();
+        }
+    }
+
+    /// Asks for every blocker that is not there and is not being asked for.
+    fn classify(self: &Arc<Self>) {
+        for (at, blocker) in self.blockers.iter().enumerate() {
+            let seen = blocker.edge.get();
+            if seen.as_ref().is_some_and(|edge| !edge.target.is_taken()) {
+                continue;
+            }
+            if blocker.producer.upgrade().is_some_and(|producer| is_wanting(&producer)) {
+                self.gate.add();
+                seek(self.clone(), at, seen);
+            }
+        }
+    }
+}
+
+/// The gate of `set` has opened: admits the Artifacts behind it whose Analysis is done.
+pub(crate) fn opened<H: Host>(set: &DependencySet<H>) {
+    // The gate is open; now look at the others, as everybody does who makes one of the conditions true.
+    known_or_done();
+    let Some(owner) = set.owner.upgrade() else { return };
+    let Some(revision) = visible(&owner).filter(|revision| revision.tag() == set.tag) else { return };
+    if revision.analysis.word().phase() == crate::flight::Phase::Done && is_open(&owner, &revision) {
+        run::admit_artifacts(&revision).into_iter().for_each(|kind| owner.post(kind));
+    }
+}
+
+/// What the claimer of an Artifact does.
+pub(crate) enum Dispatch<H: Host> {
+    /// It runs it.
+    Go,
+    /// It leaves it: the gate has closed again, and the claim has been given back.
+    Wait,
+    /// It fails it with this.
+    Fail(StageError<H>),
+}
+
+/// The one place where a claimed Artifact meets its blockers, before the host is called.
+#[inline]
+pub(crate) fn before_dispatch<H: Host>(
+    slot: &Arc<Slot<H>>,
+    revision: &Revision<H>,
+    artifact: &ArtifactFlight<H>,
+) -> Dispatch<H> {
+    if slot.node.get().is_none() {
+        return Dispatch::Go;
+    }
+    meet_blockers(slot, revision, artifact)
+}
+
+#[cold]
+fn meet_blockers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, artifact: &ArtifactFlight<H>) -> Dispatch<H> {
+    let Some(set) = set_of(slot, revision) else { return Dispatch::Go };
+    if set.gate.is_open() {
+        if !set.gate.has_failed() {
+            return Dispatch::Go;
+        }
+        if let Some(failure) = set.failure() {
+            return Dispatch::Fail(failure);
+        }
+        if set.gate.is_open() {
+            return Dispatch::Go;
+        }
+    }
+    // The claim goes back, unless the execution has been ended meanwhile.
+    if artifact.flight.word().unclaim(false).is_ok() {
+        known_or_done();
+        if is_open(slot, revision)
+            && let Some(kind) = run::admit_artifact(revision, artifact, Priority::Maintenance)
+        {
+            slot.post(kind);
+        }
+    }
+    Dispatch::Wait
+}
+
+impl<H: Host> DependencySet<H> {
+    /// The failure of a blocker, as its visible revision tells it. One that has moved on, or is tried again, is asked for anew.
+    fn failure(self: &Arc<Self>) -> Option<StageError<H>> {
+        for blocker in &self.blockers {
+            let Some(producer) = blocker.producer.upgrade() else { continue };
+            let Some(revision) = visible(&producer) else { continue };
+            if verdict(&revision) != Verdict::Failed {
+                continue;
+            }
+            let failed = |result: Option<Option<StageError<H>>>| result.flatten();
+            let cause = failed(revision.analysis.result().map(|result| result.as_ref().err().cloned()))
+                .or_else(|| failed(revision.source.result().map(|result| result.as_ref().err().cloned())));
+            if let Some(cause) = cause {
+                // To copy a name is the host's code.
+                let failure = catch(|| StageError::dependency_failed(producer.file().clone(), cause));
+                return Some(failure.unwrap_or_else(|report| crate::flight::Interrupt::Panicked(report).into()));
+            }
+        }
+        self.classify();
+        None
+    }
+}
+
+/// The Analyses of other files that an Artifact of `revision` waits for.
+pub(crate) fn gates<H: Host>(slot: &Slot<H>, revision: &Revision<H>, out: &mut Vec<Arc<dyn FlightRef>>) {
+    let Some(set) = set_of(slot, revision) else { return };
+    for edge in set.waiting() {
+        if let Some(producer) = edge.producer.upgrade()
+            && !producer.analysis.word().phase().is_terminal()
+        {
+            out.push(AnalysisRef::<H>::of(producer));
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Asks a producer for its Analysis on behalf of a set: it answers at once, or an edge hangs in it; and what an edge is told.
+//! It does not know why the set wants it, nor what opens when everything is answered.
+#![forbid(unsafe_code)]
+
+use super::super::artifact::known_or_done;
+use super::super::host::{Host, Stage};
+use super::super::origin::Asker;
+use super::super::revision::{Revision, leave};
+use super::super::slot::{Kind, Slot};
+use super::super::submit::{try_again, visible_or_first};
+use super::super::wish::{own, own_source, start, start_source};
+use super::edge::{Consumers, Edge};
+use super::set::DependencySet;
+use crate::flight::{Phase, nudge};
+use crate::runtime::Priority;
+use crate::stages::demand::Wish;
+use crate::sync::{Arc, hint};
+
+/// What a revision says to who waits for its Analysis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is there.
+    Done,
+    /// It, or Source before it, has failed.
+    Failed,
+    /// The file's life is over.
+    Gone,
+    /// It was cancelled at this generation.
+    Cancelled,
+    /// The file has moved on.
+    Superseded,
+    /// It is to come.
+    Pending,
+}
+
+pub(crate) fn verdict<H: Host>(revision: &Revision<H>) -> Verdict {
+    let of = |phase| match phase {
+        Phase::Failed => Verdict::Failed,
+        Phase::Cancelled => Verdict::Cancelled,
+        Phase::Superseded => Verdict::Superseded,
+        Phase::Shutdown => Verdict::Gone,
+        _ => Verdict::Pending,
+    };
+    match revision.analysis.word().phase() {
+        _ if revision.absent => Verdict::Gone,
+        Phase::Done => Verdict::Done,
+        phase if phase.is_terminal() => of(phase),
+        // What fails Source is about to fail Analysis too.
+        _ => of(revision.source.word().phase()),
+    }
+}
+
+/// Whether the producer has to be asked: it is there, and its visible revision has no Analysis.
+pub(crate) fn is_wanting<H: Host>(producer: &Arc<Slot<H>>) -> bool {
+    super::dispatch::visible(producer)
+        .is_none_or(|revision| !matches!(verdict(&revision), Verdict::Done | Verdict::Gone))
+}
+
+/// Asks the producer of blocker `at` for its Analysis. The caller has a unit of the gate's count in hand, which is given back
+/// with the answer; `seen` is the edge that asked last.
+pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut seen: Option<Arc<Edge<H>>>) {
+    loop {
+        // A file that has been taken away is waited for by nobody.
+        let Some(slot) = set.blockers[at].producer.upgrade() else { return set.answered() };
+        let revision = visible_or_first(&slot);
+        match verdict(&revision) {
+            Verdict::Done => return set.answered(),
+            Verdict::Failed => {
+                set.gate.fail();
+                return set.answered();
+            }
+            Verdict::Gone => return gone(&slot, &set),
+            Verdict::Superseded => {
+                hint::spin_loop();
+                continue;
+            }
+            Verdict::Cancelled => {
+                try_again(&slot, &revision);
+                continue;
+            }
+            Verdict::Pending => {}
+        }
+        let edge = Edge::new(set.clone(), &revision);
+        if !set.put(at, seen.as_ref(), &edge) {
+            // Another thread asks, or the set has been closed.
+            drop(edge.target.take());
+            return set.answered();
+        }
+        let asks = Asks::of(&set);
+        drop(set);
+        if hang(&slot, &revision, &edge, &asks) {
+            return;
+        }
+        // Whoever ends the revision may have answered already; else the unit is in hand again, perhaps a successor's.
+        let Some(taken) = edge.target.take() else { return };
+        set = taken.target;
+        let Some(index) = set.index_of(Arc::as_ptr(&slot)) else { return set.answered() };
+        (at, seen) = (index, Some(edge));
+        hint::spin_loop();
+    }
+}
+
+/// The producer's life is over. Its owners go on without it, unless they end too: by a reset, or with the whole scheduler.
+fn gone<H: Host>(slot: &Slot<H>, set: &DependencySet<H>) {
+    if !slot.is_over() && slot.shared().scheduler().is_some() {
+        set.answered();
+    }
+}
+
+/// How an owner asks.
+struct Asks {
+    priority: Priority,
+    asker: Asker,
+}
+
+impl Asks {
+    /// As urgently as the owner, but no less than Interactive; in the owner's context.
+    fn of<H: Host>(set: &DependencySet<H>) -> Self {
+        let revision = set.owner.upgrade().and_then(|owner| super::dispatch::visible(&owner));
+        let context =
+            revision.and_then(|owner| owner.origins.analysis.context().or_else(|| owner.origins.source.context()));
+        Self { priority: urgency(set), asker: Asker { name: None, context } }
+    }
+}
+
+fn urgency<H: Host>(set: &DependencySet<H>) -> Priority {
+    set.gate.priority().min(Priority::Interactive)
+}
+
+/// Makes `edge` one of those who want the Analysis of `revision`, and sees to its start. False if the revision admits nothing any
+/// more.
+fn hang<H: Host>(slot: &Arc<Slot<H>>, revision: &Arc<Revision<H>>, edge: &Arc<Edge<H>>, asks: &Asks) -> bool {
+    if own_source(revision, &asks.asker).is_err() {
+        return false;
+    }
+    if own::<H>(revision.analysis.word()).is_err() {
+        revision.leave_source(slot);
+        return false;
+    }
+    if revision.origins.analysis.is_free() && !revision.analysis.word().phase().is_terminal() {
+        revision.origins.analysis.ask(&asks.asker, false);
+    }
+    let undo = || {
+        leave(slot, &revision.analysis, &revision.origins.analysis);
+        revision.leave_source(slot);
+        false
+    };
+    let consumers = revision.consumers.get_or_make(Consumers::new);
+    if consumers.edges.push(edge.clone()).is_err() {
+        return undo();
+    }
+    let raised = revision.analysis.word().raise(asks.priority).is_some();
+    let ticket = match revision.demand.wish() {
+        Wish::Due => start(revision.analysis.word(), Stage::Analysis, asks.priority, raised),
+        Wish::Counted => start_source(revision, asks.priority),
+        Wish::Retired => return undo(),
+    };
+    if edge.target.hold() {
+        known_or_done();
+        tell_consumers(slot, revision);
+    } else {
+        // It was answered or withdrawn before the demand was known.
+        edge.withdraw_demand();
+    }
+    if let Some(kind) = ticket {
+        slot.post(kind);
+    }
+    true
+}
+
+/// Makes what is waited for as urgent as the set has become.
+pub(crate) fn urge<H: Host>(set: &DependencySet<H>) {
+    let priority = urgency(set);
+    for edge in set.waiting() {
+        let Some(revision) = edge.producer.upgrade() else { continue };
+        let Some(slot) = revision.slot.upgrade() else { continue };
+        for (stage, word) in [(Stage::Source, revision.source.word()), (Stage::Analysis, revision.analysis.word())] {
+            if word.raise(priority).is_some() && word.phase() == Phase::Waiting && !revision.is_stub() {
+                slot.post(Kind::of(stage, priority));
+            }
+        }
+    }
+}
+
+/// Tells those who wait for the Analysis of `revision` from other files, if it is over. Outside every section and pin.
+///
+/// The caller has ended it, or has retired the demand: then every edge that counts as demand hangs already. Or it has just hung
+/// an edge and passed [`known_or_done`]: then it is told by this call, or by the one that ended the Analysis.
+pub(crate) fn tell_consumers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
+    if let Some(consumers) = revision.consumers.get() {
+        tell(slot, revision, consumers);
+    }
+}
+
+#[cold]
+fn tell<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, consumers: &Consumers<H>) {
+    if !revision.analysis.word().phase().is_terminal() {
+        return;
+    }
+    let mut moved = false;
+    consumers.edges.seal().deliver(|edge| {
+        let Some(taken) = edge.target.take() else { return };
+        match verdict(revision) {
+            // An Analysis of a generation that has been left is no answer.
+            Verdict::Done if slot.versions.is_current(revision, slot.clock()) => taken.target.answered(),
+            Verdict::Failed => {
+                taken.target.gate.fail();
+                taken.target.answered();
+            }
+            Verdict::Gone => gone(slot, &taken.target),
+            _ => match taken.target.index_of(Arc::as_ptr(slot)) {
+                Some(at) => {
+                    moved = true;
+                    seek(taken.target, at, Some(edge.clone()));
+                }
+                None => taken.target.answered(),
+            },
+        }
+    });
+    if moved {
+        // Who waits for an owner inside a job helps with what stands before it: that is another flight now.
+        nudge();
+    }
+}

@@ -1,0 +1,573 @@
+//! Artifacts that wait for the Analysis of other files: found by the host or registered late, through edits, failures and rings.
+
+#[path = "support/stages_host.rs"]
+mod support;
+
+use shardrun::{Dependencies, FailureCause, Priority, Registered, Request, Stage, StageError, Stages, StagesCounters};
+use std::sync::{Arc, Mutex};
+use support::{Act, Files, Gate, driven, threads};
+
+fn artifact(stages: &Stages<Files>, file: &str) -> shardrun::StageHandleOf<Files, shardrun::ToArtifact<u32>> {
+    stages.submit_request(Request::artifact(file.into(), 1))
+}
+
+fn analysis(stages: &Stages<Files>, file: &str) -> shardrun::StageHandleOf<Files, shardrun::ToAnalysis> {
+    stages.submit_request(Request::analysis(file.into()))
+}
+
+fn source(stages: &Stages<Files>, file: &str) -> shardrun::StageHandleOf<Files, shardrun::ToSource> {
+    stages.submit_request(Request::source(file.into()))
+}
+
+fn blockers<const N: usize>(files: [&str; N]) -> Dependencies<String> {
+    Dependencies::none().with_blockers(files.map(String::from))
+}
+
+fn register<const N: usize>(stages: &Stages<Files>, owner: &str, files: [&str; N]) -> Registered {
+    stages.register_resolved_deps(&owner.into(), blockers(files))
+}
+
+/// The place of an execution in the log.
+fn at(host: &Files, stage: Stage, file: &str) -> usize {
+    host.log().iter().position(|at| at.stage == stage && at.file == file).expect("it ran")
+}
+
+fn nothing_left(stages: &Stages<Files>) {
+    assert_eq!(stages.dependency_occupancy(), Default::default());
+    assert_eq!(stages.wait_graph_occupancy(), 0);
+}
+
+/// The failure that an Artifact ended with: of which file, at which stage, why.
+fn failed(error: &StageError<Files>) -> (String, Stage, &'static str) {
+    let dependency = error.dependency().unwrap_or_else(|| panic!("not a dependency's failure: {error}"));
+    let failure = dependency.cause().failure().expect("the cause is a failure");
+    assert_eq!(failure.file(), dependency.file());
+    let why = match failure.cause() {
+        FailureCause::NotFound => "not found",
+        FailureCause::Host(refused) => refused.0,
+        FailureCause::Panicked(_) => "panicked",
+        other => panic!("an unexpected cause: {other:?}"),
+    };
+    (dependency.file().clone(), failure.stage(), why)
+}
+
+/// Fails the stage of the file as long as it is in the list.
+fn failing(host: &Files) -> Arc<Mutex<Vec<(Stage, &'static str)>>> {
+    let list = Arc::new(Mutex::new(Vec::<(Stage, &'static str)>::new()));
+    let shared = list.clone();
+    host.hook(move |_, at| {
+        let fails = shared.lock().unwrap().iter().any(|(stage, file)| *stage == at.stage && *file == at.file);
+        if fails { Act::Fail("on purpose") } else { Act::Go }
+    });
+    list
+}
+
+#[test]
+fn s56_an_unknown_blocker_is_loaded_and_analysed_before_the_artifact() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let (_runtime, stages) = driven(&host);
+    assert_eq!(*artifact(&stages, "a").wait().unwrap(), "1:analysis(1)");
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    assert_eq!(host.stages_run("d"), [Stage::Source, Stage::Analysis]);
+    assert_eq!(stages.generation(&"d".into()), Some(1));
+    nothing_left(&stages);
+}
+
+#[test]
+fn s57_without_blockers_the_artifact_follows_its_analysis() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.needs("a", Dependencies::none().with(["d".to_owned()]));
+    let (_runtime, stages) = driven(&host);
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(host.log().len(), 3);
+    assert_eq!(stages.dependents(&"d".into()), ["a"]);
+    nothing_left(&stages);
+}
+
+#[test]
+fn s47_a_request_for_source_or_analysis_asks_for_no_blocker() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let (runtime, stages) = driven(&host);
+    source(&stages, "a").wait().unwrap();
+    analysis(&stages, "a").wait().unwrap();
+    runtime.drive_all();
+    assert_eq!(host.log().len(), 2);
+    assert!(!stages.has_file(&"d".into()));
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(host.stages_run("d"), [Stage::Source, Stage::Analysis]);
+}
+
+#[test]
+fn s51_s61_a_blocker_whose_source_is_done_is_analysed() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    let (runtime, stages) = driven(&host);
+    source(&stages, "d").wait().unwrap();
+    source(&stages, "a").wait().unwrap();
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Now);
+    assert_eq!(stages.dependency_occupancy().demanded, 1);
+    runtime.drive_all();
+    assert_eq!(host.stages_run("d"), [Stage::Source, Stage::Analysis], "the registration alone is demand");
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(host.ran(Stage::Analysis, "d"), 1);
+    nothing_left(&stages);
+}
+
+#[test]
+fn s52_s67_a_blocker_that_nobody_else_wants_runs() {
+    let host = Files::with([("a", "1"), ("d", "2"), ("e", "3")]);
+    let (runtime, stages) = driven(&host);
+    // Nothing of the owner is admitted, and nobody ever asks for it.
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Deferred);
+    runtime.drive_all();
+    assert_eq!(host.stages_run("d"), [Stage::Source, Stage::Analysis]);
+    assert_eq!(host.stages_run("a"), []);
+    // Queued and not drained is not done.
+    host.blocks("e", ["d"]);
+    stages.invalidate(&"d".into());
+    source(&stages, "d").detach();
+    let owner = artifact(&stages, "e");
+    owner.wait().unwrap();
+    assert!(
+        host.log().iter().rposition(|at| at.stage == Stage::Analysis && at.file == "d").unwrap()
+            < at(&host, Stage::Artifact, "e")
+    );
+}
+
+#[test]
+fn s59_a_registration_after_the_owners_analysis_gates_the_next_artifact() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    let (_runtime, stages) = driven(&host);
+    analysis(&stages, "a").wait().unwrap();
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Now);
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(host.ran(Stage::Analysis, "a"), 1);
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+}
+
+#[test]
+fn s60_a_registration_during_the_blockers_analysis_waits_for_that_execution() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    let gate = Gate::default();
+    let inside = gate.clone();
+    host.hook(move |_, at| {
+        if at.stage == Stage::Analysis && at.file == "d" {
+            inside.pass();
+        }
+        Act::Go
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    analysis(&stages, "a").wait().unwrap();
+    let blocker = analysis(&stages, "d");
+    gate.arrived(1);
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Now);
+    let owner = artifact(&stages, "a");
+    assert_eq!(stages.dependency_occupancy().edges, 1);
+    assert_eq!(host.ran(Stage::Artifact, "a"), 0);
+    gate.open();
+    blocker.wait().unwrap();
+    owner.wait().unwrap();
+    assert_eq!(host.ran(Stage::Analysis, "d"), 1);
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+}
+
+#[test]
+fn s62_s63_what_is_registered_before_source_outlives_edits_and_gates_the_next_generation() {
+    let host = Files::with([("a", "1"), ("d", "2"), ("e", "3")]);
+    let (_runtime, stages) = driven(&host);
+    assert_eq!(register(&stages, "a", ["e"]), Registered::Deferred);
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Deferred);
+    assert_eq!(stages.generation(&"d".into()), Some(1));
+    stages.set_text("a".into(), "4".into());
+    stages.set_text("a".into(), "5".into());
+    let owner = artifact(&stages, "a");
+    assert_eq!(*owner.wait().unwrap(), "1:analysis(5)");
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    assert_eq!(stages.dependents(&"d".into()), ["a"]);
+    assert_eq!(stages.dependents(&"e".into()), [""; 0], "the later registration replaced it");
+    // It was for one generation.
+    stages.invalidate(&"a".into());
+    stages.invalidate(&"d".into());
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(host.ran(Stage::Analysis, "d"), 1);
+}
+
+#[test]
+fn s32_a_stale_completion_leaves_a_later_registration_alone() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    let (gate, first) = (Gate::default(), Mutex::new(true));
+    let inside = gate.clone();
+    host.hook(move |_, at| {
+        if at.stage == Stage::Source && at.file == "a" && std::mem::take(&mut *first.lock().unwrap()) {
+            inside.pass();
+        }
+        Act::Go
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    let stale = source(&stages, "a");
+    gate.arrived(1);
+    stages.set_text("a".into(), "2".into());
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Deferred);
+    let owner = artifact(&stages, "a");
+    gate.open();
+    assert!(matches!(stale.wait(), Err(StageError::Superseded)));
+    owner.wait().unwrap();
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    assert_eq!(stages.dependents(&"d".into()), ["a"]);
+}
+
+#[test]
+fn f22_registering_nothing_clears_what_stood_there() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let gate = Gate::default();
+    let inside = gate.clone();
+    host.hook(move |_, at| {
+        if at.file == "d" {
+            inside.pass();
+        }
+        Act::Go
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    let owner = artifact(&stages, "a");
+    gate.arrived(1);
+    assert_eq!(stages.dependency_occupancy().edges, 1);
+    assert_eq!(stages.register_resolved_deps(&"a".into(), Dependencies::none()), Registered::Now);
+    owner.wait().unwrap();
+    assert_eq!(stages.dependency_occupancy().edges, 0);
+    gate.open();
+    // What was found stays a dependency of this generation.
+    assert_eq!(stages.dependents(&"d".into()), ["a"]);
+}
+
+#[test]
+fn s69_a_blockers_failure_fails_the_artifact_alone_and_names_the_cause() {
+    let host = Files::with([("a", "1"), ("b", "2"), ("d", "3"), ("e", "4")]);
+    host.blocks("a", ["gone", "e"]);
+    host.blocks("b", ["d"]);
+    failing(&host).lock().unwrap().push((Stage::Source, "d"));
+    let (runtime, stages) = driven(&host);
+    let missing = artifact(&stages, "a").wait().unwrap_err();
+    assert_eq!(failed(&missing), ("gone".into(), Stage::Source, "not found"));
+    let refused = artifact(&stages, "b").wait().unwrap_err();
+    assert_eq!(failed(&refused), ("d".into(), Stage::Source, "on purpose"));
+    assert!(refused.to_string().contains("on purpose"), "{refused}");
+    assert!(analysis(&stages, "a").wait().is_ok() && analysis(&stages, "b").wait().is_ok());
+    runtime.drive_all();
+    assert_eq!(host.ran(Stage::Artifact, "a") + host.ran(Stage::Artifact, "b"), 0, "the host was not called");
+    nothing_left(&stages);
+}
+
+#[test]
+fn s73_a_failure_from_before_the_owner_was_known_is_met_at_the_claim() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let fails = failing(&host);
+    fails.lock().unwrap().push((Stage::Analysis, "d"));
+    let (_runtime, stages) = driven(&host);
+    assert!(analysis(&stages, "d").wait().is_err());
+    let error = artifact(&stages, "a").wait().unwrap_err();
+    assert_eq!(failed(&error), ("d".into(), Stage::Analysis, "on purpose"));
+    assert_eq!(host.ran(Stage::Artifact, "a"), 0);
+    assert_eq!(host.ran(Stage::Analysis, "d"), 1, "an owner does not try it again");
+}
+
+#[test]
+fn s55_s64_a_direct_request_tries_again_and_success_clears_it_for_every_profile() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let fails = failing(&host);
+    fails.lock().unwrap().push((Stage::Analysis, "d"));
+    let (_runtime, stages) = driven(&host);
+    let profile = |profile| stages.submit_request(Request::artifact("a".into(), profile));
+    // Each profile meets the failure: the first does not use it up.
+    assert!(profile(1).wait().unwrap_err().dependency().is_some());
+    assert!(profile(2).wait().unwrap_err().dependency().is_some());
+    fails.lock().unwrap().clear();
+    assert!(profile(1).wait().unwrap_err().dependency().is_some(), "nobody has tried the blocker again");
+    analysis(&stages, "d").wait().unwrap();
+    assert_eq!(stages.generation(&"d".into()), Some(1), "at the same generation");
+    profile(1).wait().unwrap();
+    profile(2).wait().unwrap();
+    assert_eq!(host.ran(Stage::Source, "d"), 1);
+    nothing_left(&stages);
+}
+
+#[test]
+fn s72_moving_the_blocker_on_clears_its_failure() {
+    let host = Files::with([("a", "1"), ("b", "2"), ("d", "3"), ("e", "4")]);
+    host.blocks("a", ["d"]);
+    host.blocks("b", ["e"]);
+    let fails = failing(&host);
+    fails.lock().unwrap().extend([(Stage::Analysis, "d"), (Stage::Analysis, "e")]);
+    let (_runtime, stages) = driven(&host);
+    assert!(artifact(&stages, "a").wait().is_err());
+    assert!(artifact(&stages, "b").wait().is_err());
+    fails.lock().unwrap().clear();
+    stages.invalidate(&"d".into());
+    artifact(&stages, "a").wait().unwrap();
+    let sibling = artifact(&stages, "b").wait().unwrap_err();
+    assert_eq!(failed(&sibling).0, "e", "another file's failure stays");
+    stages.set_text("e".into(), "5".into());
+    artifact(&stages, "b").wait().unwrap();
+    assert_eq!(host.ran(Stage::Analysis, "e"), 2);
+}
+
+#[test]
+fn s70_an_artifacts_failure_fails_nobody_who_depends_on_the_file() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    failing(&host).lock().unwrap().push((Stage::Artifact, "d"));
+    let (_runtime, stages) = driven(&host);
+    assert!(artifact(&stages, "d").wait().is_err());
+    artifact(&stages, "a").wait().unwrap();
+}
+
+#[test]
+fn s34_a_blocker_that_moves_on_is_waited_for_at_its_new_generation() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let (runtime, stages) = driven(&host);
+    let owner = artifact(&stages, "a");
+    while host.ran(Stage::Source, "d") == 0 {
+        assert!(runtime.drive_one());
+    }
+    stages.set_text("d".into(), "3".into());
+    assert_eq!(stages.dependency_occupancy().edges, 1, "the edge has moved with it");
+    owner.wait().unwrap();
+    let seen: Vec<_> = host.log().into_iter().filter(|at| at.file == "d" && at.stage == Stage::Analysis).collect();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].generation, 2);
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    nothing_left(&stages);
+}
+
+#[test]
+fn f26_f27_a_generation_that_names_others_depends_on_them_alone() {
+    let host = Files::with([("a", "1"), ("d", "2"), ("e", "3")]);
+    host.blocks("a", ["d"]);
+    let (_runtime, stages) = driven(&host);
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(stages.dependents(&"d".into()), ["a"]);
+    host.blocks("a", ["e"]);
+    stages.invalidate(&"a".into());
+    assert_eq!(stages.dependents(&"d".into()), [""; 0], "the new generation has not said yet");
+    source(&stages, "a").wait().unwrap();
+    assert_eq!(stages.dependents(&"e".into()), ["a"]);
+    assert_eq!(stages.dependents(&"d".into()), [""; 0]);
+    host.needs("a", Dependencies::none());
+    stages.invalidate(&"a".into());
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(stages.dependents(&"e".into()), [""; 0]);
+    assert_eq!(stages.dependents(&"never heard of".into()), [""; 0]);
+}
+
+#[test]
+fn s75_a_file_that_blocks_itself_completes() {
+    let host = Files::with([("a", "1")]);
+    host.blocks("a", ["a", "a"]);
+    let (_runtime, stages) = driven(&host);
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(stages.dependents(&"a".into()), ["a"]);
+    let cancelled = stages.submit_request(Request::artifact("a".into(), 2));
+    cancelled.cancel();
+    nothing_left(&stages);
+}
+
+/// Asks for the Artifact of every file, of which each blocks on those that `of` says.
+fn ring(files: usize, of: impl Fn(usize) -> Vec<usize>) -> (Files, StagesCounters) {
+    let host = Files::default();
+    let name = |file: usize| format!("f{file}");
+    for file in 0..files {
+        host.store(&name(file), "x");
+        host.needs(&name(file), Dependencies::none().with_blockers(of(file).into_iter().map(name)));
+    }
+    let (_runtime, stages) = driven(&host);
+    let requests = (0..files).map(|file| Request::artifact(name(file), 1));
+    let answers = stages.submit_batch(requests).wait();
+    assert!(answers.iter().all(Result::is_ok));
+    for file in 0..files {
+        assert!(of(file).iter().all(|&of| stages.dependents(&name(of)).contains(&name(file))), "an edge was dropped");
+        for of in of(file) {
+            assert!(at(&host, Stage::Analysis, &name(of)) < at(&host, Stage::Artifact, &name(file)));
+        }
+    }
+    nothing_left(&stages);
+    let counters = stages.counters();
+    (host, counters)
+}
+
+#[test]
+fn s77_rings_of_blockers_complete_whatever_their_shape() {
+    // Two that block each other, three in a ring, a ring of 300, and 81 files of which each blocks on every other.
+    for (files, steps) in [(2, vec![1]), (3, vec![1]), (300, vec![1]), (81, (1..81).collect())] {
+        let (_, counters) = ring(files, |file| steps.iter().map(|step| (file + step) % files).collect());
+        let files = files as u64;
+        assert_eq!((counters.sources, counters.analyses, counters.artifacts), (files, files, files));
+    }
+}
+
+#[test]
+fn s71_two_registrations_that_close_a_ring_never_gate_each_other_for_ever() {
+    let host = Files::with([("a", "1"), ("b", "2")]);
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    for _ in 0..200 {
+        stages.invalidate(&"a".into());
+        stages.invalidate(&"b".into());
+        std::thread::scope(|scope| {
+            for (owner, other) in [("a", "b"), ("b", "a")] {
+                let stages = &stages;
+                scope.spawn(move || {
+                    let handle = artifact(stages, owner);
+                    register(stages, owner, [other]);
+                    handle.wait().unwrap();
+                });
+            }
+        });
+    }
+}
+
+#[test]
+fn s91_an_urgent_request_reaches_the_blockers_that_are_queued() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let (runtime, stages) = driven(&host);
+    source(&stages, "a").wait().unwrap();
+    let strangers = |group: &str, priority| -> Vec<_> {
+        (0..16).for_each(|n| host.store(&format!("{group}{n}"), "x"));
+        let ask = |n| stages.submit_request(Request::source(format!("{group}{n}")).priority(priority));
+        (0..16).map(ask).collect()
+    };
+    let ran = |group: char| host.log().iter().filter(|at| at.file.starts_with(group)).count();
+    // A maintenance Artifact asks for its blocker no less urgently than Interactive.
+    let owner = stages.submit_request(Request::artifact("a".into(), 1).priority(Priority::Maintenance));
+    let _others = strangers("x", Priority::Background);
+    while host.ran(Stage::Source, "d") == 0 {
+        assert!(runtime.drive_one());
+    }
+    assert!(ran('x') <= 2, "{} strangers went first", ran('x'));
+    owner.cancel();
+    // Everything waits; then somebody in a hurry asks for the Artifact.
+    stages.invalidate(&"d".into());
+    let _others = strangers("y", Priority::Interactive);
+    let _slow = stages.submit_request(Request::artifact("a".into(), 1).priority(Priority::Background));
+    let _fast = stages.submit_request(Request::artifact("a".into(), 1).priority(Priority::Critical));
+    while host.ran(Stage::Analysis, "d") == 0 {
+        assert!(runtime.drive_one());
+    }
+    assert!(ran('y') <= 3, "{} strangers went first", ran('y'));
+}
+
+#[test]
+fn s113_a_blocker_runs_in_the_context_of_the_owner() {
+    use shardrun::RequestContext;
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = seen.clone();
+    host.hook(move |_, at| {
+        let context = RequestContext::current().and_then(|context| context.get::<u32>().copied());
+        log.lock().unwrap().push((at.file.clone(), at.stage, context));
+        Act::Go
+    });
+    let (_runtime, stages) = driven(&host);
+    let request = Request::artifact("a".into(), 1).context(RequestContext::new(7_u32));
+    stages.submit_request(request).wait().unwrap();
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 5);
+    assert!(seen.iter().all(|(_, _, context)| *context == Some(7)), "{seen:?}");
+}
+
+#[test]
+fn a_panic_of_the_hosts_dependencies_fails_source_typed() {
+    let host = Files::with([("a", "1")]);
+    host.hook(|cx, at| {
+        assert_eq!(cx.file(), &at.file);
+        Act::Go
+    });
+    let (_runtime, stages) = driven(&host);
+    host.needs("a", blockers(["d"]));
+    host.panics_on_dependencies("a");
+    let error = source(&stages, "a").wait().unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!(failure.stage(), Stage::Source);
+    assert!(matches!(failure.cause(), FailureCause::Panicked(_)));
+    assert_eq!(stages.dependents(&"d".into()), [""; 0]);
+}
+
+#[test]
+fn f31_an_artifact_that_runs_is_not_changed_by_a_registration() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    let gate = Gate::default();
+    let inside = gate.clone();
+    host.hook(move |_, at| {
+        if at.stage == Stage::Artifact && at.file == "a" || at.file == "d" {
+            inside.pass();
+        }
+        Act::Go
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    let running = artifact(&stages, "a");
+    gate.arrived(1);
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Now);
+    gate.open();
+    running.wait().unwrap();
+    assert_eq!(host.ran(Stage::Artifact, "a"), 1);
+}
+
+#[test]
+fn f31_an_artifact_that_is_queued_waits_for_what_is_registered() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    let (runtime, stages) = driven(&host);
+    analysis(&stages, "a").wait().unwrap();
+    let queued = artifact(&stages, "a");
+    assert_eq!(register(&stages, "a", ["d"]), Registered::Now);
+    queued.wait().unwrap();
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    runtime.drive_all();
+    nothing_left(&stages);
+}
+
+#[test]
+fn a_job_that_waits_for_an_owner_helps_its_blockers_on_one_worker() {
+    let host = Files::with([("a", "1"), ("d", "2"), ("x", "3")]);
+    host.blocks("a", ["d"]);
+    host.hook(|cx, at| {
+        if at.file == "x" && at.stage == Stage::Analysis {
+            let scheduler = cx.scheduler().unwrap();
+            assert!(scheduler.submit_request(Request::artifact("a".into(), 1)).wait().is_ok());
+        }
+        Act::Go
+    });
+    let runtime = shardrun::Runtime::builder().workers(1).max_spares(0).build().unwrap();
+    let stages = Stages::new(&runtime, host.clone());
+    analysis(&stages, "x").wait().unwrap();
+    nothing_left(&stages);
+}
+
+#[test]
+fn a_ring_through_a_job_that_waits_is_told() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let told = Arc::new(Mutex::new(None));
+    let heard = told.clone();
+    host.hook(move |cx, at| {
+        if at.file == "d" && at.stage == Stage::Analysis {
+            let scheduler = cx.scheduler().unwrap();
+            let answer = scheduler.submit_request(Request::artifact("a".into(), 1)).wait();
+            *heard.lock().unwrap() = Some(answer.unwrap_err().to_string());
+        }
+        Act::Go
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    artifact(&stages, "a").wait().unwrap();
+    let told = told.lock().unwrap().take().unwrap();
+    assert!(told.contains("analysis of \"d\"") && told.contains("artifact of \"a\""), "{told}");
+}
