@@ -90,6 +90,18 @@ impl<S> Entry<S> {
     }
 }
 
+/// An entry in an atomic pointer, for the models.
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+impl<S> Entry<S> {
+    pub(crate) fn raw(entry: Option<Self>) -> *mut () {
+        entry.map_or(ptr::null_mut(), |entry| entry.0.cast_mut())
+    }
+
+    pub(crate) fn of_raw(raw: *mut ()) -> Option<Self> {
+        (!raw.is_null()).then_some(Self(raw, PhantomData))
+    }
+}
+
 /// What was taken out of its place. To be kept until no pin is left of the time when it stood there; dropping it may drop slots,
 /// which runs the host's destructors.
 #[must_use]
@@ -147,7 +159,7 @@ pub(crate) fn add<S>(
         let slots: Vec<_> = seen.map_or_else(Vec::new, |entry: Entry<S>| entry.slots(pinned).collect());
         let at = slots.iter().position(|slot| same(slot));
         if let Some(other) = at.map(|at| &slots[at])
-            && !ended(other)
+            && !(ended(other) || mutant("entry.add_over_the_live"))
         {
             return Err(Arc::clone(other));
         }

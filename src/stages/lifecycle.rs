@@ -19,11 +19,12 @@ use super::host::{Host, Stage};
 use super::revision::{Life, Revision};
 use super::scheduler::{Core, Stages};
 use super::slot::Slot;
+use super::stamp::Clock;
 use super::table::Table;
+use super::versions::{Retired, Version, Versions};
 use super::world::{Left, World};
 use crate::flight::Killed;
-use crate::sync::Arc;
-use crate::sync::epoch;
+use crate::sync::{Arc, epoch, mutant};
 
 /// What is out of reach and may still be looked at by pinned readers.
 pub(crate) enum Gone<H: Host> {
@@ -191,31 +192,44 @@ impl<H: Host> Slot<H> {
     /// Ends what lives in a slot whose world was left. True if a file lived here. Outside every section and pin.
     fn close(self: &Arc<Self>) -> bool {
         let (weak, nobody) = (Arc::downgrade(self), Life { incarnation: 0 });
-        let mut last = Arc::new(Revision::absent_at_once(weak, nobody));
-        let old = loop {
-            let pinned = epoch::pin();
-            let swung = match self.visible(&pinned) {
-                None => match self.versions.create(last) {
-                    Ok(()) => return false,
-                    Err(last) => Err(last),
-                },
-                Some(seen) if seen.absent => return false,
-                Some(seen) => {
-                    // Why it ends stands there before anybody can see that it does.
-                    seen.note_reason(Killed::Shutdown);
-                    self.versions.swing(&seen, last, &pinned)
-                }
-            };
-            match swung {
-                Ok(old) => break old,
-                // A first revision or a retry came between.
-                Err(back) => last = back,
-            }
+        let last = Arc::new(Revision::absent_at_once(weak, nobody));
+        let is_last = |revision: &Revision<H>| revision.absent;
+        let Some(old) = close((&self.versions, self.clock()), last, is_last, |old| old.note_reason(Killed::Shutdown))
+        else {
+            return false;
         };
         let lived = !old.0.is_stub();
         self.shared().note_overlay(old.0.text.is_some(), false);
         old.0.end(self.shared(), Killed::Shutdown);
         self.stripe.retire(old);
         lived
+    }
+}
+
+/// Links `last` over whatever stands in a slot whose world was left, so that nothing is put there any more: no transition, first
+/// revision or retry. What stood there, to be ended; none if there was nothing, or a last revision.
+pub(crate) fn close<R: Version>(
+    (versions, clock): (&Versions<R>, &Clock),
+    mut last: Arc<R>,
+    is_last: impl Fn(&R) -> bool,
+    note: impl Fn(&R),
+) -> Option<Retired<R>> {
+    loop {
+        let pinned = epoch::pin();
+        let closed = match versions.visible(clock, &pinned) {
+            None => versions.create(last).map(|()| None),
+            Some(seen) if is_last(&seen) => return None,
+            Some(seen) => {
+                // Why it ends stands there before anybody can see that it does.
+                note(&seen);
+                versions.swing(&seen, last, &pinned).map(Some)
+            }
+        };
+        match closed {
+            Ok(old) => return old,
+            // A first revision or a retry came between.
+            Err(_) if mutant("lifecycle.close_once") => return None,
+            Err(back) => last = back,
+        }
     }
 }

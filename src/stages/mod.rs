@@ -52,6 +52,8 @@ pub use sequencer::SequencerCounters;
 pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use {advance::*, demand::*, sequencer::*, stamp::*, tickets::*, versions::*};
+pub(crate) use {
+    advance::*, demand::*, entry::*, lifecycle::close, sequencer::*, stamp::*, tickets::*, versions::*, world::Worlds,
+};
 #[cfg(all(test, shardrun_rtsan))]
 pub(crate) use {demand::*, tickets::*};

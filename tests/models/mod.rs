@@ -15,6 +15,8 @@ mod runtime_fifo;
 mod runtime_jobs;
 mod runtime_parking;
 mod stages_demand;
+#[cfg(shardrun_loom)]
+mod stages_lives;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;
 mod stages_tickets;

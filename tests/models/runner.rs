@@ -64,6 +64,12 @@ const ALONE: &[Seeded] = &[
     ("sequencer.open", "models::stages_versions::two_batches_have_one_order"),
     ("seal.no_look", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
     ("poll.no_help", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
+    ("entry.take_out_by_name", "models::stages_lives::a_remover_and_two_requests"),
+    ("entry.add_over_the_live", "models::stages_lives::a_remover_and_two_requests"),
+    ("world.add_no_fence", "models::stages_lives::two_add_files_to_a_world_that_is_left"),
+    ("world.move_no_fence", "models::stages_lives::two_add_files_to_a_world_that_is_left"),
+    ("world.add_no_look", "models::stages_lives::two_add_files_to_a_world_that_is_left"),
+    ("lifecycle.close_once", "models::stages_lives::a_slot_that_is_closed_beside_retries_and_first_requests"),
     ("stamp.help_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
     ("stamp.capture_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
     (
