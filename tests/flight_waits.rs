@@ -1,7 +1,7 @@
 //! Waiting inside jobs: nobody waits for himself, whoever waits helps with what he waits for and with nothing else, and a pool
 //! whose workers all wait goes on.
 
-use shardrun::{Driver, Handle, JobError, Place, Priority, Runtime};
+use shardrun::{Driver, Handle, Interrupt, JobError, Place, Priority, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -241,4 +241,35 @@ fn a_wait_inside_call_is_seen_by_the_wait_graph() {
         MINE.get().unwrap().lock().unwrap().take().unwrap().wait()
     });
     assert_eq!(seen, Ok(Ok(1)));
+}
+
+/// A chain of jobs each of which waits for the next: how far down the answer of this one comes from.
+fn chain(runtime: &Runtime, left: usize) -> usize {
+    if left == 0 {
+        return 0;
+    }
+    let inner = runtime.clone();
+    match runtime.spawn(move || chain(&inner, left - 1)).wait() {
+        Ok(further) => further + 1,
+        Err(JobError::Interrupted(Interrupt::TooDeep)) => 0,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn b113_a_long_chain_of_waits_is_told_that_it_is_too_deep_instead_of_ending_the_stack() {
+    const LENGTH: usize = 20_000;
+    let threads = |spares| Runtime::builder().workers(1).io_threads(1).max_spares(spares).stack_size(1 << 20);
+    let driven = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let depth = |runtime: &Runtime| {
+        let inner = runtime.clone();
+        runtime.spawn(move || chain(&inner, LENGTH)).wait().unwrap()
+    };
+    assert_eq!(depth(&driven), 32);
+    let alone = depth(&threads(0).build().unwrap());
+    assert_eq!(alone, 16, "a wait for each 64 KiB of the stack");
+    // Spares take the places of those who may not help any more, and go on from there.
+    let many = depth(&threads(7).build().unwrap());
+    assert!(many > 4 * alone, "{many} with spares, {alone} without");
+    assert!(Interrupt::TooDeep.to_string().contains("waits"));
 }

@@ -94,6 +94,11 @@ pub(crate) fn helping<R>(flight: &Arc<dyn FlightRef>, f: impl FnOnce() -> R) -> 
     f()
 }
 
+/// How many waits of this thread help at the moment, one inside what another one runs.
+pub(crate) fn helps() -> usize {
+    STACK.try_with(|stack| stack.borrow().helped.len()).unwrap_or(0)
+}
+
 /// The flights that this thread waits for further down its stack, from where it executes `id` on.
 pub(crate) fn waits_since(id: FlightId) -> Vec<Arc<dyn FlightRef>> {
     let since = |stack: &RefCell<Stack>| {

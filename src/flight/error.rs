@@ -57,6 +57,9 @@ pub enum Interrupt {
     /// On a runtime without threads nothing is left that could move, and the awaited work is not over. The work itself is not
     /// affected.
     Stalled,
+    /// Too many waits stand on this thread's stack, each inside what another one runs while it waits, and no spare thread can
+    /// take this one's place. The work itself is not affected.
+    TooDeep,
     /// More waiters joined one execution than can be counted (2^28 - 1).
     TooManyWaiters,
 }
@@ -70,6 +73,7 @@ impl fmt::Display for Interrupt {
             Self::Panicked(report) => report.fmt(f),
             Self::WouldDeadlock(cycle) => cycle.fmt(f),
             Self::Stalled => f.write_str("nothing is left that could move"),
+            Self::TooDeep => f.write_str("too many waits inside one another on one thread"),
             Self::TooManyWaiters => f.write_str("too many waiters on one execution"),
         }
     }

@@ -7,7 +7,8 @@
 //! | inside a job | runs the flight itself if it is free, and what gates it, and nothing else; a stranger's job could ask for a lock that this stack holds. Else it lends its place to a spare and sleeps, and is nudged when something of that becomes free |
 //! | on a runtime without threads | outside a job it drives the runtime; inside one it helps as above |
 //!
-//! A wait inside a job stands in the wait graph while it sleeps.
+//! A wait inside a job stands in the wait graph while it sleeps. What a waiter runs may wait in turn, on the same stack, but not
+//! without end: beyond a depth that the stack's size allows it sleeps, if a spare can take its place, or is told.
 
 #![forbid(unsafe_code)]
 
@@ -190,13 +191,20 @@ impl Wait<'_> {
                 drop(entry);
                 return if self.done() { Waited::Resolved } else { deadlock(&cycle) };
             }
-            if free {
+            let deep = is_deep();
+            if free && !deep {
                 continue;
             }
             if (self.shot.register)(&waker) {
                 return Waited::Resolved;
             }
-            runtime::blocking(|| parker.park_until(self.deadline));
+            // Only another thread can run now what this one may not: without a spare there may be none, and none may ever come.
+            let park = || parker.park_until(self.deadline);
+            if !(free && deep) {
+                runtime::blocking(park);
+            } else if runtime::blocking_if_lent(park).is_none() {
+                return if self.done() { Waited::Resolved } else { Waited::GivenUp(Interrupt::TooDeep) };
+            }
             if self.done() {
                 return Waited::Resolved;
             }
@@ -244,6 +252,8 @@ fn drive(
             if !(shot.register)(&parker.waker()) {
                 spawner.aside(|| parker.doze());
             }
+        } else if inside && is_deep() {
+            return Waited::GivenUp(Interrupt::TooDeep);
         } else if limit.is_some() {
             return Waited::TimedOut;
         } else {
@@ -280,8 +290,16 @@ fn search(flight: &Arc<dyn FlightRef>, soft: bool, mut found: impl FnMut(&dyn Fl
     false
 }
 
-/// Runs the flight or something that stands before it, if any of that is free.
+/// Whether so many waits stand on this thread's stack already that another one must not help.
+fn is_deep() -> bool {
+    active::helps() >= runtime::helps_max()
+}
+
+/// Runs the flight or something that stands before it, if any of that is free, and if the stack has room for it.
 fn help(flight: &Arc<dyn FlightRef>) -> bool {
+    if is_deep() {
+        return false;
+    }
     let helped = active::helping(flight, || search(flight, true, |flight| flight.help()));
     if helped {
         // What was run here has left its continuation to a worker that comes for it at once; this one goes on with its job.

@@ -46,7 +46,7 @@ pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;
 pub(crate) use spawner::{Spawner, current_pool};
-pub(crate) use start::{blocking, expose};
+pub(crate) use start::{blocking, blocking_if_lent, expose, helps_max};
 pub(crate) use stripe::{stripe, stripes};
 
 /// What the models under `tests/models` reach into.

@@ -99,15 +99,16 @@ impl Crew {
 }
 
 /// A spare takes the place of a worker of `pool` that is about to block. If none can, the next one that would rest does.
-fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) {
+/// Whether one does.
+fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
     let crew = engine.crew(pool);
     // Nobody has to be woken for what the blocked worker leaves: it was announced when it was pushed.
     if crew.take_surplus() {
-        return;
+        return true;
     }
     if let Some(spare) = crew.wake_resting() {
         engine.event(&Event::SpareStarted { worker: crew.id(spare) });
-        return;
+        return true;
     }
     let mut index = crew.started.load(stat::Ordering::Acquire);
     while index < crew.capacity() {
@@ -116,7 +117,7 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) {
             Ok(_) => {
                 if worker(engine, pool, index).is_ok() {
                     engine.event(&Event::SpareStarted { worker: crew.id(index) });
-                    return;
+                    return true;
                 }
                 // Give the slot back, unless another one was taken meanwhile.
                 let _ =
@@ -132,10 +133,11 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) {
     if let Some(spare) = crew.wake_resting() {
         crew.surplus.fetch_add(1, Ordering::AcqRel);
         engine.event(&Event::SpareStarted { worker: crew.id(spare) });
-        return;
+        return true;
     }
     engine.spares_missing.add_shared(1);
     engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
+    false
 }
 
 /// Shows the calling worker's next continuation to thieves: it does something else first.
@@ -150,21 +152,45 @@ pub(crate) fn expose() {
 /// Runs `f`, which is about to block the calling thread. On a worker a spare takes its place meanwhile, up to the limit of
 /// spares; whatever the worker was to do next can be taken by others. Elsewhere it is a plain call.
 pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    struct Back(Arc<Engine>, Pool);
-    impl Drop for Back {
-        fn drop(&mut self) {
+    let _lent = Lent::now();
+    f()
+}
+
+/// As [`blocking`], but does nothing if the calling thread is a worker whose place no spare can take.
+pub(crate) fn blocking_if_lent<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let (_lent, to_somebody) = Lent::now();
+    to_somebody.then(f)
+}
+
+/// How many waits may stand on the calling thread's stack, each inside what another one runs while it waits: one for each 64 KiB
+/// of a worker's stack, and 32 where the stack's size is not known.
+pub(crate) fn helps_max() -> usize {
+    current::worker(|worker| worker.map_or(32, |worker| (worker.engine().config.stack_size >> 16).max(2)))
+}
+
+/// A worker's place that is lent while it blocks; given back when this is dropped.
+struct Lent(Option<(Arc<Engine>, Pool)>);
+
+impl Lent {
+    /// Also whether anybody has taken it, or there was nothing to lend.
+    fn now() -> (Self, bool) {
+        current::worker(|worker| {
+            let Some(worker) = worker else { return (Self(None), true) };
+            worker.expose();
+            let (engine, pool) = (worker.engine(), worker.pool);
+            let taken = lend(engine, pool, worker.index);
+            (Self(Some((engine.clone(), pool))), taken)
+        })
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some((engine, pool)) = &self.0 {
             // ordering: as in `take_surplus`.
-            self.0.crew(self.1).surplus.fetch_add(1, Ordering::AcqRel);
+            engine.crew(*pool).surplus.fetch_add(1, Ordering::AcqRel);
         }
     }
-    let _back = current::worker(|worker| {
-        let worker = worker?;
-        worker.expose();
-        let (engine, pool) = (worker.engine(), worker.pool);
-        lend(engine, pool, worker.index);
-        Some(Back(engine.clone(), pool))
-    });
-    f()
 }
 
 /// Sees to it that deadlines fire: starts the timer's thread before the first one of a runtime with threads is taken.
