@@ -19,14 +19,14 @@ struct Run {
 unsafe impl Sync for Run {}
 
 impl Run {
-    /// Dependency number `at` does its work, perhaps badly, and is over.
+    /// Dependency number `at` does its work, perhaps badly, and is over; one does not look first.
     fn is_over(&self, at: usize, badly: bool) -> Option<u32> {
         // SAFETY: nobody else touches it before we release.
         self.did[at].with_mut(|did| unsafe { *did = 1 });
         if badly {
             self.word.doom();
         }
-        let last = self.word.release::<false>();
+        let last = self.word.release::<false>(at != 2);
         if last.is_some() {
             for did in &self.did {
                 // SAFETY: all have released, and none touches what it did again.

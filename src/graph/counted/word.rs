@@ -28,27 +28,28 @@ impl Word {
 
     /// One of the dependencies is over. To the last: whether the task is doomed, as the bit that says so.
     ///
-    /// `ALONE` if nobody else releases anything of this run, ever, but in turn with the caller.
+    /// `ALONE` if nobody else releases anything of this run, ever, but in turn with the caller. To `look` first saves the last
+    /// one a write, and costs all others a move of the line if somebody else has just written it.
     #[inline(always)]
-    pub(crate) fn release<const ALONE: bool>(&self) -> Option<u32> {
+    pub(crate) fn release<const ALONE: bool>(&self, look: bool) -> Option<u32> {
+        let of_last = |was: u32| (was & !DOOMED == 1).then_some(was & DOOMED);
         if ALONE {
             // ordering: who releases next is the same helper, or takes over from it through a queue.
             let was = self.0.load(Ordering::Relaxed);
             self.0.store(was.wrapping_sub(1), Ordering::Relaxed);
-            return (was & !DOOMED == 1).then_some(was & DOOMED);
+            return of_last(was);
         }
-        let look = if mutant("graph.word.look_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
-        // ordering: Acquire pairs with the Release below. If all others came first, we see one, and what they did; else we see
-        // more, and one of us who subtracts, or looks, later is the last.
-        let mut was = self.0.load(look);
-        if was & !DOOMED != 1 {
-            let hand_on = if mutant("graph.word.release_relaxed") { Ordering::Acquire } else { Ordering::AcqRel };
-            // ordering: Release hands on what the task did; Acquire, for who is last after all, what all the others did.
-            was = self.0.fetch_sub(1, hand_on);
-            if was & !DOOMED != 1 {
-                return None;
+        if look {
+            let order = if mutant("graph.word.look_relaxed") { Ordering::Relaxed } else { Ordering::Acquire };
+            // ordering: Acquire pairs with the Release below. If all others came first, we see one, and what they did; else we
+            // see more, and whoever subtracts or looks after us is the last, or we are, below.
+            let last = of_last(self.0.load(order));
+            if last.is_some() {
+                return last;
             }
         }
-        Some(was & DOOMED)
+        let order = if mutant("graph.word.release_relaxed") { Ordering::Acquire } else { Ordering::AcqRel };
+        // ordering: Release hands on what the task did; Acquire, for who is the last, what all the others did.
+        of_last(self.0.fetch_sub(1, order))
     }
 }
