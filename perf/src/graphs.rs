@@ -65,6 +65,16 @@ impl Shape {
         })
     }
 
+    /// Layers of two hundred, each task after a hundred of the layer before, no two after the same.
+    pub fn unlike(tasks: usize) -> Self {
+        const WIDTH: u32 = 200;
+        Self::new(tasks, |task, deps| {
+            if let Some(first) = (task / WIDTH).checked_sub(1).map(|layer| layer * WIDTH) {
+                deps.extend((0..WIDTH / 2).map(|step| first + (task + step) % WIDTH));
+            }
+        })
+    }
+
     /// One after the other.
     pub fn chain(tasks: usize) -> Self {
         Self::new(tasks, |task, deps| deps.extend(task.checked_sub(1)))

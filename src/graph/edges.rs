@@ -73,6 +73,24 @@ impl Lists {
         Self { starts: starts.into(), items: items.into() }
     }
 
+    /// The same lists with only those numbers that are wanted.
+    pub(crate) fn filtered(&self, wanted: impl Fn(u32) -> bool) -> Self {
+        let mut starts = Vec::with_capacity(self.starts.len());
+        let mut items = Vec::new();
+        starts.push(0);
+        for list in 0..self.len() as u32 {
+            items.extend(self.of(list).iter().copied().filter(|item| wanted(*item)));
+            starts.push(items.len() as u32);
+        }
+        Self { starts: starts.into(), items: items.into() }
+    }
+
+    /// Of so many lists, each with the numbers that stand beside its own in `pairs`, which are in order of the lists.
+    pub(crate) fn of_pairs(lists: usize, pairs: &[(u32, u32)]) -> Self {
+        let starts = (0..=lists).map(|list| pairs.partition_point(|(of, _)| (*of as usize) < list) as u32);
+        Self { starts: starts.collect(), items: pairs.iter().map(|(_, item)| *item).collect() }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }

@@ -3,6 +3,7 @@
 
 mod budget;
 mod builder;
+mod cohorts;
 pub(crate) mod combine;
 pub(crate) mod counted;
 mod course;

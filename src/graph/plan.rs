@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::builder::{Facts, PlanBuilder, pool_of};
+use super::cohorts::Cohorts;
 use super::edges::Lists;
 use super::ids::{PoolId, TaskId};
 use super::names::Names;
@@ -34,6 +35,7 @@ pub struct Plan {
     names: Names,
     deps: Lists,
     dependents: Lists,
+    cohorts: Option<Cohorts>,
     order: Box<[u32]>,
     ranks: Ranks,
     kinds: Box<[Kind]>,
@@ -66,10 +68,12 @@ impl Plan {
     ) -> Self {
         let plain = facts.kinds.iter().all(|kind| *kind == Kind::Task) && facts.pools.is_empty();
         let uniform = plain && facts.weights.is_empty() && facts.predicted.is_empty();
+        let cohorts = if uniform { Cohorts::of(&deps, &dependents) } else { None };
         Self {
             names,
             deps,
             dependents,
+            cohorts,
             order,
             ranks,
             kinds: facts.kinds.into(),
@@ -175,6 +179,11 @@ impl Plan {
 
     pub(crate) fn edges_out(&self) -> &Lists {
         &self.dependents
+    }
+
+    /// Tasks that are counted together, in a plan that may be run by counting.
+    pub(crate) fn cohorts(&self) -> Option<&Cohorts> {
+        self.cohorts.as_ref()
     }
 
     /// An order in which every task comes after its dependencies.

@@ -30,7 +30,7 @@ const QUOTA_MAX: u32 = 1_024;
 /// How long that should take at most.
 const SLICE_MAX: Duration = Duration::from_micros(100);
 
-/// Dependents up to which they are released in order, each word looked at before it is written.
+/// Dependents up to which each word is looked at before it is written: more are often shared with others, who write them too.
 const FEW_MAX: usize = 8;
 
 /// How far the run has stopped: nothing, what has not started is skipped, it is aborted.
@@ -161,34 +161,28 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
 
     /// A task is over: of the dependents that it makes ready one is the caller's, the others go into its deque.
     #[inline]
-    fn release<const ALONE: bool>(&self, task: u32, doom: bool, seat: u32, deque: &Worker<u32>) -> u32 {
+    fn release<const ALONE: bool>(&self, task: u32, doom: bool, deque: &Worker<u32>) -> u32 {
         let (mut next, mut shared) = (NONE, false);
-        let mut over = |dependents: &[u32], look: bool| {
-            for &dependent in dependents {
-                let word = &self.words[dependent as usize];
-                if doom {
-                    word.doom();
-                }
-                if let Some(doomed) = word.release::<ALONE>(look) {
-                    // The last, and not the first: where lists are alike, each helper then stays with the tasks that it began.
-                    let before = std::mem::replace(&mut next, dependent | doomed);
-                    if before != NONE {
-                        deque.push(before);
-                        shared = true;
-                    }
-                }
+        let mut ready = |entry: u32| {
+            // The last, and not the first: where lists are alike, each helper then stays with the tasks that it began.
+            let before = std::mem::replace(&mut next, entry);
+            if before != NONE {
+                deque.push(before);
+                shared = true;
             }
         };
-        let dependents = self.plan.edges_out().of(task);
-        if ALONE || dependents.len() <= FEW_MAX {
-            over(dependents, true);
-        } else {
-            // Tasks with many dependents often share them. Whoever ends one begins at a place of its own, so that helpers do not
-            // follow one another from word to word.
-            let from = dependents.len() * seat as usize / self.seats.count();
-            let (last, first) = dependents.split_at(from);
-            over(first, false);
-            over(last, false);
+        let cohorts = self.plan.cohorts();
+        let dependents = cohorts.map_or_else(|| self.plan.edges_out().of(task), |cohorts| cohorts.counted(task));
+        for &dependent in dependents {
+            let word = &self.words[dependent as usize];
+            if doom {
+                word.doom();
+            }
+            if let Some(doomed) = word.release::<ALONE>(dependents.len() <= FEW_MAX) {
+                ready(dependent | doomed);
+                let behind = cohorts.map_or(&[][..], |cohorts| cohorts.behind(dependent));
+                behind.iter().for_each(|task| ready(task | doomed));
+            }
         }
         if !ALONE && shared {
             self.pushed();
@@ -295,7 +289,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
             let Some(mut entry) = deque.pop().or_else(|| self.find(run, deque)) else { return (done, true) };
             loop {
                 let doom = run.execute(entry);
-                let next = run.release::<ALONE>(entry & !DOOMED, doom, self.seat, deque);
+                let next = run.release::<ALONE>(entry & !DOOMED, doom, deque);
                 done += 1;
                 if next == NONE {
                     break;

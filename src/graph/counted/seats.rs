@@ -27,10 +27,6 @@ impl Seats {
         Self((0..count).map(|_| seat()).collect())
     }
 
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
-    }
-
     /// Takes a free seat. Whoever calls was counted, and no more are counted than there are seats, so one is or becomes free.
     pub(crate) fn take(&self) -> usize {
         loop {

@@ -108,8 +108,10 @@ pub fn random(place: &Place, effort: Effort) -> Vec<Value> {
     shape(place, effort, "10,000 at random, 3 dependencies", tasks, &[(0.8, COUNTERS)])
 }
 
-/// 100 layers of 100, each task after all of the layer before.
+/// 100 layers of 100, each task after all of the layer before; and 50 of 200, no two of which have the same dependencies.
 pub fn dense(place: &Place, effort: Effort) -> Vec<Value> {
-    let tasks = Shape::dense(effort.of(TASKS));
-    shape(place, effort, "100 × 100 layers, 100 dependencies", tasks, &[(1.0, COUNTERS)])
+    let (alike, unlike) = (Shape::dense(effort.of(TASKS)), Shape::unlike(effort.of(TASKS)));
+    let mut all = shape(place, effort, "100 × 100 layers, 100 dependencies", alike, &[(1.0, COUNTERS)]);
+    all.extend(shape(place, effort, "50 × 200 layers, 100 dependencies, no two alike", unlike, &[(1.0, COUNTERS)]));
+    all
 }
