@@ -105,6 +105,7 @@ const ALONE: &[Seeded] = &[
     ("park.moved_in_silence", "models::runtime_parking::four_jobs_at_once_get_four_workers"),
     ("versions.join_installing", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("tickets.look_first", "models::stages_whole::four_clients_ask_edit_and_drive"),
+    ("submit.joins_newer", "models::stages_whole::an_edit_is_answered_from_its_own_text_or_superseded"),
     ("flight.withdraw_without_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
 ];

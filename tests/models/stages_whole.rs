@@ -129,6 +129,40 @@ fn four_clients_ask_edit_and_drive() {
     });
 }
 
+/// An edit that asks for an Artifact gets the one of its own text, or hears that a newer edit has superseded it: also if that one
+/// comes between the edit and its wish.
+#[test]
+fn an_edit_is_answered_from_its_own_text_or_superseded() {
+    check(|| {
+        let (runtime, stages) = world();
+        let clients: Vec<_> = (1..4_u64)
+            .map(|text| {
+                spawn(&stages, &runtime, move |stages, runtime| {
+                    let edit = Request::artifact(0, 1).text(text);
+                    let handle = match text {
+                        1 => stages
+                            .submit_batch_atomic([edit, Request::artifact(1, 1).text(text)])
+                            .into_handles()
+                            .remove(0),
+                        _ => StageHandle::Artifact(stages.submit_request(edit)),
+                    };
+                    runtime.drive_all();
+                    handle
+                })
+            })
+            .collect();
+        let handles: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        runtime.drive_all();
+        let answers = answers(handles);
+        for (text, answer) in (1..).zip(&answers) {
+            assert!(answer.is_none_or(|answer| answer == text), "an edit was answered from another text: {answers:?}");
+        }
+        let newest = *stages.overlay(&0).unwrap();
+        assert_eq!(answers[newest as usize - 1], Some(newest), "nothing has superseded it");
+        drop(stages);
+    });
+}
+
 /// A request that sees one file of an atomic batch at its new text sees the other there too, whatever the batch's own requests
 /// and a cancel do meanwhile.
 #[test]
