@@ -23,6 +23,15 @@ crate::sync::local! {
     static STACK: RefCell<Stack> = RefCell::new(Stack { path: Vec::new(), awaits: None, helped: Vec::new() });
 }
 
+/// Calls `f`, in which everything here panics as if the engine had a bug: for tests of what holds a claim then.
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+pub(crate) fn broken<R>(f: impl FnOnce() -> R) -> R {
+    STACK.with(|stack| {
+        let _borrowed = stack.borrow();
+        f()
+    })
+}
+
 /// Puts `id` on this thread's stack until the scope is dropped, also by a panic.
 pub(crate) fn enter(id: FlightId) -> ActiveScope {
     enter_with(id, None)

@@ -77,6 +77,35 @@ pub(crate) fn drop_contained<T>(value: T) {
     }
 }
 
+/// Calls what it was given if it is dropped before it is disarmed: for who holds a claim, so that a panic in the engine's own code
+/// leaves nobody waiting.
+pub(crate) struct OnUnwind<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnUnwind<F> {
+    pub(crate) fn call(f: F) -> Self {
+        Self(Some(f))
+    }
+
+    /// It was no panic.
+    pub(crate) fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnUnwind<F> {
+    fn drop(&mut self) {
+        if let Some(f) = self.0.take() {
+            contained(f);
+        }
+    }
+}
+
+/// The report of a panic in the engine's own code.
+#[cold]
+pub(crate) fn in_the_engine() -> PanicReport {
+    PanicReport::new("in the engine, while it held the execution")
+}
+
 /// Counts a panic and drops its payload, whose destructor may panic in its turn.
 #[cold]
 fn note(payload: Box<dyn Any + Send>) {

@@ -1,7 +1,7 @@
 //! A spawned future: polled by whoever pops its ticket, asleep without a thread in between, and dropped outside when it is over.
 //! It does not know what wakes it.
 
-use super::contain::{PanicReport, catch};
+use super::contain::{OnUnwind, PanicReport, catch, in_the_engine};
 use super::error::{Interrupt, JobError};
 use super::handle::SoleFlight;
 use super::oneshot::OneShot;
@@ -100,19 +100,27 @@ where
         }
         let Some(me) = self.me.upgrade() else { unreachable!("whoever calls holds it") };
         let waker = Waker::from(me.clone());
+        let unwound = OnUnwind::call(|| self.end(Err(JobError::Panicked(in_the_engine()))));
         // SAFETY: the claim is ours.
         let polled = unsafe { self.with_inside(|inside| self.poll(inside, &waker)) };
         match polled {
             Ok(Poll::Pending) => {
                 // SAFETY: the claim is ours still.
                 let open = unsafe { self.with_inside(|inside| self.enter_sleepers(inside)) };
+                unwound.disarm();
                 self.let_go(me, self.word.suspend());
                 if !open {
                     self.shut_down();
                 }
             }
-            Ok(Poll::Ready(value)) => self.end(Ok(value)),
-            Err(report) => self.end(Err(JobError::Panicked(report))),
+            Ok(Poll::Ready(value)) => {
+                unwound.disarm();
+                self.end(Ok(value));
+            }
+            Err(report) => {
+                unwound.disarm();
+                self.end(Err(JobError::Panicked(report)));
+            }
         }
         trampoline::dispose(waker);
         true

@@ -28,9 +28,11 @@ pub use contain::{PanicReport, contained_panics};
 pub use error::{Interrupt, JobError, WaitCycle};
 pub use handle::{CancelOnDrop, Handle};
 
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+pub(crate) use active::broken;
 pub(crate) use active::enter;
 pub(crate) use completion::Completion;
-pub(crate) use contain::{catch, contained, drop_contained};
+pub(crate) use contain::{catch, contained, drop_contained, in_the_engine};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
 pub(crate) use list::{Link, Linked, SealableList};
 pub(crate) use phase::{Killed, Left, Phase, Refused};

@@ -1,7 +1,7 @@
 //! A spawned closure: state word, closure and result in one allocation, shared by its ticket in a queue and its handle.
 //! It does not know which queue, nor who waits.
 
-use super::contain::catch;
+use super::contain::{OnUnwind, catch, in_the_engine};
 use super::error::{Interrupt, JobError};
 use super::handle::SoleFlight;
 use super::oneshot::OneShot;
@@ -82,6 +82,11 @@ where
         if self.word.claim().is_err() {
             return false;
         }
+        let unwound = OnUnwind::call(|| {
+            if self.word.complete(Outcome::Failed).is_ok() {
+                self.resolve(Err(JobError::Panicked(in_the_engine())));
+            }
+        });
         // SAFETY: the claim is ours.
         let Some(f) = (unsafe { self.take_work() }) else { unreachable!("a task is claimed once") };
         let result = {
@@ -92,6 +97,7 @@ where
             Ok(()) => self.resolve(result),
             Err(_) => trampoline::dispose(result),
         }
+        unwound.disarm();
         true
     }
 
@@ -177,5 +183,22 @@ where
 {
     fn shot(&self) -> &OneShot<Result<T, JobError>> {
         &self.shot
+    }
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use crate::flight::{JobError, broken};
+    use crate::runtime::{Driver, Runtime};
+
+    #[test]
+    fn b53_a_bug_of_the_engine_while_it_holds_a_claim_answers_who_waits() {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let mut job = runtime.spawn(|| 1);
+        let mut future = runtime.spawn_future(async { 2 });
+        assert!(broken(|| runtime.drive_one() && runtime.drive_one()));
+        assert!(matches!(job.try_get(), Some(Err(JobError::Panicked(_)))), "nobody else would ever answer");
+        assert!(matches!(future.try_get(), Some(Err(JobError::Panicked(_)))), "nobody else would ever answer");
+        assert_eq!(runtime.spawn(|| 3).wait(), Ok(3));
     }
 }

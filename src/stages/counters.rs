@@ -15,6 +15,8 @@ pub(crate) struct Counts {
     pub(crate) submits: Count,
     pub(crate) joins: Count,
     pub(crate) executions: [Count; 3],
+    /// Executions that are over, whatever became of them.
+    pub(crate) ended: Count,
     pub(crate) refusals: Count,
     pub(crate) abandoned: Count,
     pub(crate) commits: Count,

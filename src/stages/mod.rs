@@ -4,6 +4,7 @@
 mod advance;
 mod artifact;
 mod batch;
+mod claim;
 mod contained;
 mod counters;
 mod demand;

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::{ArtifactFlight, Ready, known_or_done};
+use super::claim::hold;
 use super::contained::Contained;
 use super::edges::{self, Dispatch};
 use super::error::{FailureCause, StageError, StageFailure};
@@ -41,7 +42,14 @@ fn facet<const PART: u8, H: Host>(revision: &Revision<H>) -> FlightId {
 
 /// Runs the claimed Source of `revision`.
 pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
-    slot.stripe.counters.executions[0].one();
+    let fail = |error: &StageError<H>| revision.fail_after_source(slot.shared(), error);
+    hold(slot, (&revision.source, &revision.origins.source), &fail, |claim| {
+        claim.begin(Stage::Source);
+        make_source(slot, revision, after);
+    });
+}
+
+fn make_source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
     let cx = StageCx { slot, revision, stage: Stage::Source, word: revision.source.word() };
     let mut named = None;
     let made = call(facet::<0, H>(revision), &revision.origins.source, || {
@@ -89,11 +97,15 @@ pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after
 
 /// Runs the claimed Analysis of `revision`.
 pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
-    slot.stripe.counters.executions[1].one();
-    let Some(Ok(source)) = revision.source.result() else {
-        debug_assert!(false, "Analysis is admitted after Source is done");
-        return;
-    };
+    let fail = |error: &StageError<H>| revision.fail_after_analysis(slot.shared(), error);
+    hold(slot, (&revision.analysis, &revision.origins.analysis), &fail, |claim| {
+        claim.begin(Stage::Analysis);
+        make_analysis(slot, revision, after);
+    });
+}
+
+fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
+    let Some(Ok(source)) = revision.source.result() else { unreachable!("Analysis is admitted after Source is done") };
     let cx = StageCx { slot, revision, stage: Stage::Analysis, word: revision.analysis.word() };
     let made = call(facet::<1, H>(revision), &revision.origins.analysis, || {
         slot.shared().host.analysis(&cx, source).map_err(FailureCause::Host)
@@ -162,21 +174,26 @@ pub(crate) fn artifact<H: Host>(
     artifact: &Arc<ArtifactFlight<H>>,
     after: After,
 ) -> bool {
-    let outcome = match edges::before_dispatch(slot, revision, artifact) {
-        Dispatch::Go => make_artifact(slot, revision, artifact),
-        Dispatch::Fail(failure) => Err(failure),
-        Dispatch::Wait => return false,
-    };
-    let good = outcome.is_ok();
-    if !seal(slot, revision, (&artifact.flight, &artifact.origin), outcome) {
-        return true;
-    }
-    if good {
-        slot.keep_good(artifact);
-    }
-    tell(slot, &artifact.flight, &artifact.origin);
-    follow(slot, None, after);
-    true
+    hold(slot, (&artifact.flight, &artifact.origin), &|_| {}, |claim| {
+        let outcome = match edges::before_dispatch(slot, revision, artifact) {
+            Dispatch::Go => {
+                claim.begin(Stage::Artifact);
+                make_artifact(slot, revision, artifact)
+            }
+            Dispatch::Fail(failure) => Err(failure),
+            Dispatch::Wait => return false,
+        };
+        let good = outcome.is_ok();
+        if !seal(slot, revision, (&artifact.flight, &artifact.origin), outcome) {
+            return true;
+        }
+        if good {
+            slot.keep_good(artifact);
+        }
+        tell(slot, &artifact.flight, &artifact.origin);
+        follow(slot, None, after);
+        true
+    })
 }
 
 /// Has the host make an Artifact.
@@ -185,10 +202,8 @@ fn make_artifact<H: Host>(
     revision: &Revision<H>,
     artifact: &ArtifactFlight<H>,
 ) -> Outcome<H::Artifact, H> {
-    slot.stripe.counters.executions[2].one();
     let (Some(Ok(source)), Some(Ok(analysis))) = (revision.source.result(), revision.analysis.result()) else {
-        debug_assert!(false, "an Artifact is admitted after Analysis is done");
-        return Err(StageError::Cancelled);
+        unreachable!("an Artifact is admitted after Analysis is done")
     };
     let cx = StageCx { slot, revision, stage: Stage::Artifact, word: artifact.flight.word() };
     let made = call(FlightId::of(artifact, 0), &artifact.origin, || {

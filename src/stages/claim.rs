@@ -1,0 +1,167 @@
+//! A claimed execution: counted while it runs, and ended if the engine's own code unwinds before its waiters were told.
+//! It does not know what is executed.
+#![forbid(unsafe_code)]
+
+use super::error::StageError;
+use super::host::{Host, Stage};
+use super::origin::Origin;
+use super::revision::StageFlight;
+use super::run::tell;
+use super::slot::Slot;
+use crate::flight::{Interrupt, contained, in_the_engine};
+use std::cell::RefCell;
+
+crate::sync::local! {
+    /// The numbers of the schedulers whose executions run on this thread, the innermost last.
+    static RUNNING: RefCell<Vec<u64>> = RefCell::new(Vec::new());
+}
+
+/// Whether this thread runs an execution of the scheduler with this number.
+pub(crate) fn runs_here(scheduler: u64) -> bool {
+    RUNNING.try_with(|running| running.borrow().contains(&scheduler)).unwrap_or(false)
+}
+
+/// A claim that is held.
+pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host> {
+    slot: &'a Slot<H>,
+    flight: &'a StageFlight<T, H>,
+    origin: &'a Origin,
+    /// Fails what needs it.
+    fail: &'a dyn Fn(&StageError<H>),
+    begun: bool,
+    over: bool,
+}
+
+/// Calls `f` with the claim that the caller has won, or has in hand again. If `f` unwinds the execution ends as panicked; if it
+/// returns it has ended the execution itself, or given the claim back.
+pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
+    slot: &'a Slot<H>,
+    (flight, origin): (&'a StageFlight<T, H>, &'a Origin),
+    fail: &'a dyn Fn(&StageError<H>),
+    f: impl FnOnce(&mut Claim<'a, T, H>) -> R,
+) -> R {
+    let mut claim = Claim { slot, flight, origin, fail, begun: false, over: false };
+    let result = f(&mut claim);
+    claim.over = true;
+    result
+}
+
+impl<T: Send + Sync + 'static, H: Host> Claim<'_, T, H> {
+    /// The host is about to be called.
+    pub(crate) fn begin(&mut self, stage: Stage) {
+        self.begun = true;
+        self.slot.stripe.counters.executions[stage as usize].one();
+        let scheduler = self.slot.shared().id;
+        let _ = RUNNING.try_with(|running| running.borrow_mut().push(scheduler));
+    }
+
+    #[cold]
+    fn end_as_panicked(&self) {
+        let error: StageError<H> = Interrupt::Panicked(in_the_engine()).into();
+        if self.flight.publish(Err(error.clone())).is_ok() {
+            (self.fail)(&error);
+        }
+        // Also where it was over and its waiters had not been told.
+        tell(self.slot, self.flight, self.origin);
+    }
+}
+
+impl<T: Send + Sync + 'static, H: Host> Drop for Claim<'_, T, H> {
+    fn drop(&mut self) {
+        if !self.over {
+            contained(|| self.end_as_panicked());
+        }
+        if self.begun {
+            let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
+            self.slot.stripe.counters.ended.one();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::flight::broken;
+    use crate::runtime::{Driver, Pool, Runtime};
+    use crate::stages::{Request, StageCx, Stages};
+    use std::convert::Infallible;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    struct Plain;
+
+    impl Host for Plain {
+        type File = u8;
+        type Text = ();
+        type Source = ();
+        type Analysis = ();
+        type Artifact = ();
+        type Profile = u8;
+        type Error = Infallible;
+
+        fn load(&self, _: &u8) -> Result<Option<()>, Infallible> {
+            Ok(Some(()))
+        }
+
+        fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn source_pool(&self) -> Pool {
+            Pool::Workers
+        }
+    }
+
+    #[test]
+    fn b53_a_bug_of_the_engine_between_claim_and_seal_answers_who_waits() {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let stages = Stages::new(&runtime, Plain);
+        let mut handle = stages.submit_request(Request::artifact(7, 1));
+        assert!(broken(|| runtime.drive_one()));
+        let Some(Err(StageError::Interrupted(why))) = handle.try_get() else { panic!("nobody else would ever answer") };
+        assert!(matches!(&*why, Interrupt::Panicked(report) if report.message().contains("engine")));
+        assert!(stages.submit_request(Request::artifact(7, 1)).wait().is_ok(), "it can be tried again");
+    }
+
+    #[test]
+    fn b53_a_panic_of_the_engine_while_it_holds_a_claim_answers_who_waits() {
+        for told in [false, true] {
+            let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+            let stages = Stages::new(&runtime, Plain);
+            let mut handles = [0, 1].map(|_| stages.submit_request(Request::analysis(7)));
+            let core = stages.core();
+            let slot = core.live(core.stripes.hash(&7).unwrap(), &7).unwrap().unwrap();
+            let revision = slot.visible(&crate::sync::epoch::pin()).unwrap().share();
+            revision.source.word().claim_wanted().unwrap();
+            let fail = |error: &StageError<Plain>| revision.fail_after_source(slot.shared(), error);
+            let part = (&revision.source, &revision.origins.source);
+            let unwound = catch_unwind(AssertUnwindSafe(|| {
+                hold(&slot, part, &fail, |claim| {
+                    claim.begin(Stage::Source);
+                    assert!(runs_here(slot.shared().id));
+                    if told {
+                        revision.fail_after_source(slot.shared(), &StageError::Cancelled);
+                    }
+                    panic!("on purpose");
+                });
+            }));
+            assert!(unwound.is_err());
+            for handle in &mut handles {
+                match handle.try_get().expect("nobody else would ever answer") {
+                    Err(StageError::Interrupted(why)) => assert!(matches!(*why, Interrupt::Panicked(_)) && !told),
+                    Err(StageError::Cancelled) => assert!(told),
+                    other => panic!("an unexpected answer: {other:?}"),
+                }
+            }
+            assert!(!runs_here(slot.shared().id));
+            assert!(stages.submit_request(Request::analysis(7)).wait().is_ok(), "it can be tried again");
+        }
+    }
+}
