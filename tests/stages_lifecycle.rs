@@ -4,7 +4,7 @@
 mod host;
 
 use host::{Act, Files, Gate, driven, threads};
-use shardrun::{Budget, Moved, Removed, Request, Stage, StageError, StageValue, Stages};
+use shardrun::{Budget, Driver, Interrupt, Moved, Removed, Request, Runtime, Stage, StageError, StageValue, Stages};
 use std::time::{Duration, Instant};
 
 fn a() -> String {
@@ -324,5 +324,66 @@ fn a_stage_that_removes_its_own_file_or_resets_its_scheduler_is_dropped_and_noth
         runtime.drive_all();
         assert_eq!(stages.try_get_source(&"b".into()).as_deref().map(String::as_str), Some("made inside"));
         assert_eq!((stages.len(), stages.counters().stale_refusals), (1, 1));
+    }
+}
+
+#[test]
+fn quiescence_is_when_nothing_runs_and_nothing_wanted_is_left() {
+    let host = Files::with([("a", "text"), ("b", "text")]);
+    let (runtime, gate) = (threads(2), gated(&host, Stage::Source));
+    let stages = Stages::new(&runtime, host.clone());
+    assert_eq!(stages.quiesce(), Ok(()), "nothing was asked for");
+    for ends in 0..3 {
+        stages.submit_request(Request::artifact(a(), 1)).detach();
+        gate.arrived(ends + 1);
+        match ends {
+            0 => {}
+            1 => assert_eq!(stages.remove(&a()), Removed::Gone),
+            _ => assert_eq!(stages.reset(), 2),
+        }
+        stages.submit_request(Request::artifact("b".into(), ends as u32)).detach();
+        assert_eq!(stages.quiesce_within(Duration::from_millis(5)), Ok(false), "a stage runs");
+        gate.open();
+        assert_eq!(stages.quiesce(), Ok(()));
+        let counters = stages.counters();
+        assert!(stages.try_get_artifact(&"b".into(), &(ends as u32)).is_some(), "{counters:?}");
+        if ends == 0 {
+            assert!(stages.try_get_artifact(&a(), &1).is_some());
+            stages.remove(&a());
+        }
+        gate.close();
+    }
+}
+
+#[test]
+fn quiescence_is_driven_where_there_are_no_threads_and_refused_where_it_could_never_come() {
+    let host = Files::with([("a", "text")]);
+    let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    host.hook({
+        let asked = asked.clone();
+        move |cx, _| {
+            let stages = cx.scheduler().unwrap();
+            asked.lock().unwrap().push((stages.quiesce(), stages.quiesce_within(Duration::ZERO).is_err()));
+            Act::Go
+        }
+    });
+    for runtime in [host::inline(), Runtime::builder().driver(Driver::Seeded { seed: 7 }).build().unwrap()] {
+        let stages = Stages::new(&runtime, host.clone());
+        stages.submit_request(Request::artifact(a(), 1)).detach();
+        let unwanted = stages.submit_request(Request::artifact(a(), 2));
+        unwanted.cancel();
+        assert_eq!(stages.quiesce(), Ok(()));
+        assert!(stages.try_get_artifact(&a(), &1).is_some() && stages.try_get_artifact(&a(), &2).is_none());
+        let asked_before = &asked;
+        let asked = std::mem::take(&mut *asked.lock().unwrap());
+        assert_eq!(asked.len(), 3);
+        assert!(asked.iter().all(|(asked, within)| matches!(asked, Err(Interrupt::WouldDeadlock(_))) && *within));
+        // Inside another job of a runtime without threads nobody else could move it.
+        stages.submit_request(Request::source("b".into()).text("text".into())).detach();
+        let inner = stages.clone();
+        let refused = runtime.call(move || (inner.quiesce(), inner.quiesce_within(Duration::from_secs(1)))).unwrap();
+        assert_eq!(refused, (Err(Interrupt::Stalled), Ok(false)));
+        assert_eq!(stages.quiesce_within(Duration::from_secs(1)), Ok(true));
+        asked_before.lock().unwrap().clear();
     }
 }

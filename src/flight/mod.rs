@@ -54,6 +54,11 @@ pub(crate) fn doze() {
     parker::Parker::mine().doze();
 }
 
+/// Whether the calling thread executes a flight.
+pub(crate) fn inside_a_job() -> bool {
+    !active::is_empty()
+}
+
 /// How many threads wait inside a job at this moment, over all runtimes.
 pub(crate) fn waits_now() -> usize {
     graph::global().map_or(0, graph::WaitGraph::len)

@@ -337,6 +337,12 @@ impl StateWord {
         owners(self.load()) == 0
     }
 
+    /// Whether somebody wants it and it is not over.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let word = self.load();
+        owners(word) > 0 && !Phase::of(word).is_terminal()
+    }
+
     fn end(&self, to: Phase) -> Result<Phase, Phase> {
         self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
             .map(Phase::of)

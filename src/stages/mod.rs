@@ -18,6 +18,7 @@ mod lifecycle;
 mod limbo;
 mod origin;
 mod publish;
+mod quiesce;
 mod read;
 mod refs;
 mod request;

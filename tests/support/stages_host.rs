@@ -210,4 +210,8 @@ impl Gate {
         state.lock().unwrap().1 = true;
         changed.notify_all();
     }
+
+    pub(crate) fn close(&self) {
+        self.0.0.lock().unwrap().1 = false;
+    }
 }
