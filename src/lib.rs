@@ -35,6 +35,9 @@ pub use stages::{
     Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis, ToArtifact, ToSource,
 };
 
+#[cfg(shardrun_counting)]
+pub use sync::counted_writes;
+
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 #[path = "../tests/models/mod.rs"]
 mod models;

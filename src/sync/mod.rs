@@ -1,11 +1,14 @@
 //! The one door to `std::sync`, `std::thread`, thread-locals and the concurrent crates, so that loom and shuttle can stand behind it.
 //! It knows no protocol: what is built from these parts is not its business.
 //!
-//! Three worlds stand behind the door. A plain build hands out the standard library and the real crates. With
+//! Three worlds stand behind the door, and a fourth for measuring: `--cfg shardrun_counting` is a plain build whose atomics count
+//! how often they are written. A plain build hands out the standard library and the real crates. With
 //! `--cfg shardrun_loom` atomics, cells, threads, locks and queues are loom's or small stand-ins made of them. With
 //! `--cfg shardrun_shuttle` atomics, threads and locks are shuttle's; the real crates stay, since shuttle runs one thread at
 //! a time and switches only inside its own operations.
 
+#[cfg(shardrun_counting)]
+mod counting;
 pub(crate) mod epoch;
 #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
 mod fence;
@@ -15,6 +18,8 @@ pub(crate) mod queue;
 #[cfg(shardrun_loom)]
 mod standin;
 
+#[cfg(shardrun_counting)]
+pub use counting::counted_writes;
 pub(crate) use crossbeam_utils::CachePadded;
 pub(crate) use mutant::mutant;
 pub(crate) use std::sync::{Arc, OnceLock, PoisonError, Weak};
@@ -24,13 +29,15 @@ pub(crate) use std::sync::mpsc;
 
 /// Atomics and fences of the world that is built.
 pub(crate) mod atomic {
+    #[cfg(shardrun_counting)]
+    pub(crate) use super::counting::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) use super::fence::fence;
     #[cfg(shardrun_loom)]
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(shardrun_shuttle)]
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
-    #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
+    #[cfg(not(any(shardrun_loom, shardrun_shuttle, shardrun_counting)))]
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
     /// The load that begins a compare-and-swap loop.
@@ -54,6 +61,9 @@ pub(crate) mod atomic {
 /// Atomics of the standard library in every world: for statistics, process-wide identities and other words that no protocol
 /// rests on, and that must be constructible in a `static`.
 pub(crate) mod stat {
+    #[cfg(shardrun_counting)]
+    pub(crate) use super::counting::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    #[cfg(not(shardrun_counting))]
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 }
 

@@ -81,6 +81,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/runtime/threads.rs", "injected failures of thread starts, for tests"),
     ("src/runtime/timer.rs", "deadlines fire or are cancelled; the thread sleeps"),
     ("src/runtime/worker.rs", "a worker reads which of its queues may hold jobs"),
+    ("src/sync/counting.rs", "the counters of the instrumented build"),
     ("src/sync/fence.rs", "the fence of the world that is built"),
     ("src/sync/mod.rs", "the load that begins a compare-and-swap loop differs under loom"),
     ("src/sync/standin.rs", "the stand-in queues keep their length apart from their lock"),

@@ -8,13 +8,21 @@ use std::process::ExitCode;
 
 shardrun_perf::choose_allocator!();
 
-const USAGE: &str = "usage: counts list | counts run OPERATION N | counts weigh FILE-OF-N FILE-OF-2N N | counts where FILE-OF-N FILE-OF-2N N";
+const USAGE: &str = "usage: counts list | counts writes | counts run OPERATION N | counts weigh FILE-OF-N FILE-OF-2N N | counts where FILE-OF-N FILE-OF-2N N";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["list"] => operations::ALL.iter().for_each(|(name, n, _)| println!("{name} {n}")),
+        #[cfg(shardrun_counting)]
+        ["writes"] => {
+            println!("{:<28} {:>10} {:>10}", "operation", "exchanges", "stores");
+            for (name, n, run) in operations::ALL {
+                let (stores, exchanges) = writes(*n, *run);
+                println!("{name:<28} {exchanges:>10.2} {stores:>10.2}");
+            }
+        }
         ["run", name, n] => match (operations::ALL.iter().find(|(known, ..)| known == name), n.parse()) {
             (Some((_, _, run)), Ok(n)) => run(n),
             _ => {
@@ -42,6 +50,19 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Stores to words of the engine per operation, and exchanges with them: what 2 N write more than N, divided by N.
+#[cfg(shardrun_counting)]
+fn writes(n: u64, run: fn(u64)) -> (f64, f64) {
+    let of = |n: u64| {
+        let before = shardrun::counted_writes();
+        run(n);
+        let after = shardrun::counted_writes();
+        ((after.0 - before.0) as f64, (after.1 - before.1) as f64)
+    };
+    let (once, twice) = (of(n), of(2 * n));
+    ((twice.0 - once.0) / n as f64, (twice.1 - once.1) / n as f64)
 }
 
 /// Instructions and locked ones per operation: what 2 N cost more than N, divided by N.
