@@ -88,6 +88,24 @@ pub enum Event {
         /// The spare.
         worker: WorkerId,
     },
+    /// A stage of a file has its value, or has failed, and who waited for it has been told.
+    StageSealed {
+        /// `source`, `analysis` or `artifact`.
+        stage: &'static str,
+        /// The number of the file's life, which no other life of any file of the scheduler has.
+        life: u64,
+        /// The file's generation.
+        generation: u64,
+        /// Whether it failed or panicked; what needs it has failed with it.
+        failed: bool,
+    },
+    /// A generation of a file has been left behind: by an edit or an invalidation, or since the file was removed.
+    Superseded {
+        /// The number of the file's life.
+        life: u64,
+        /// The generation that is over.
+        generation: u64,
+    },
     /// A worker blocks and no spare could take its place: the limit is reached, or the thread could not be started.
     SpareMissing {
         /// The worker that blocks.

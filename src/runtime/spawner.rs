@@ -10,6 +10,7 @@ use super::job::Job;
 use super::place::{Place, Pool, Priority};
 use super::start;
 use super::timer::Deadline;
+use crate::observe::Event;
 use crate::sync::Arc;
 use std::fmt;
 use std::time::Duration;
@@ -113,6 +114,14 @@ impl Spawner {
             engine.drain();
         }
         TimerHandle { engine: engine.clone(), deadline }
+    }
+
+    /// Tells the observer of the event that `event` makes, if there is one. To be called where the host's code may run.
+    #[inline]
+    pub(crate) fn event(&self, event: impl FnOnce() -> Event) {
+        if self.engine.watch.is_some() {
+            self.engine.event(&event());
+        }
     }
 
     /// Whether nobody runs jobs but who drives: an inline or a seeded runtime.

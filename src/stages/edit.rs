@@ -11,6 +11,7 @@ use super::shared::Shared;
 use super::slot::Slot;
 use super::versions::{Retired, Unshared, Versions, let_go};
 use crate::flight::Killed;
+use crate::observe::Event;
 use crate::sync::Arc;
 use crate::sync::epoch;
 
@@ -128,8 +129,12 @@ pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>]) {
     for edit in edits {
         if let Some(old) = edit.file.old.take() {
             old.0.end(shared, old.0.reason());
+            let (life, generation) = (old.0.life.incarnation, old.0.generation);
             edit.file.slot.stripe.retire(old);
             edges::moved_on(edit.file.slot);
+            if generation > 0 {
+                shared.spawner.event(|| Event::Superseded { life, generation });
+            }
         }
     }
 }

@@ -91,13 +91,19 @@ pub enum Stage {
     Artifact,
 }
 
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Stage {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
             Self::Source => "source",
             Self::Analysis => "analysis",
             Self::Artifact => "artifact",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }
 

@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::ArtifactFlight;
-use super::host::Host;
+use super::host::{Host, Stage};
 use super::read::value;
 use super::revision::Revision;
 use super::run;
@@ -142,7 +142,7 @@ fn seal<H: Host>(
         let sealed = found.flight.publish(Ok(made.clone())).is_ok();
         if sealed {
             slot.keep_good(found);
-            run::tell(slot, &found.flight, &found.origin);
+            run::tell_sealed(slot, (revision, Stage::Artifact), &found.flight, &found.origin);
         }
         return sealed;
     }

@@ -17,6 +17,7 @@ use super::slot::{Kind, Slot};
 use super::versions::may_seal;
 use crate::admission::ContextScope;
 use crate::flight::{Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
+use crate::observe::Event;
 use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;
 use smallvec::SmallVec;
@@ -83,13 +84,13 @@ fn make_source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Afte
     match failure {
         Some(failure) => {
             revision.fail_after_source(slot.shared(), &failure);
-            tell(slot, &revision.source, &revision.origins.source);
+            tell_sealed(slot, (revision, Stage::Source), &revision.source, &revision.origins.source);
         }
         None => {
             let wanted = revision.demand.source_done();
             edges::integrate(slot, revision, installed);
             let next = wanted.then(|| admit_analysis(revision));
-            tell(slot, &revision.source, &revision.origins.source);
+            tell_sealed(slot, (revision, Stage::Source), &revision.source, &revision.origins.source);
             follow(slot, next.flatten(), after);
         }
     }
@@ -117,7 +118,7 @@ fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Af
     }
     if let Some(failure) = failure {
         revision.fail_after_analysis(slot.shared(), &failure);
-        tell(slot, &revision.analysis, &revision.origins.analysis);
+        tell_sealed(slot, (revision, Stage::Analysis), &revision.analysis, &revision.origins.analysis);
         return;
     }
     known_or_done();
@@ -125,7 +126,7 @@ fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Af
     let next = kinds.pop();
     kinds.into_iter().for_each(|kind| slot.post(kind));
     edges::tell_consumers(slot, revision);
-    tell(slot, &revision.analysis, &revision.origins.analysis);
+    tell_sealed(slot, (revision, Stage::Analysis), &revision.analysis, &revision.origins.analysis);
     follow(slot, next, after);
 }
 
@@ -190,7 +191,7 @@ pub(crate) fn artifact<H: Host>(
         if good {
             slot.keep_good(artifact);
         }
-        tell(slot, &artifact.flight, &artifact.origin);
+        tell_sealed(slot, (revision, Stage::Artifact), &artifact.flight, &artifact.origin);
         follow(slot, None, after);
         true
     })
@@ -281,6 +282,22 @@ fn seal_after<T: Send + Sync + 'static, H: Host>(
 pub(crate) fn tell<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
     slot.shared().over(origin);
     flight.deliver();
+}
+
+/// As [`tell`], and tells the observer too, of a stage that the caller has sealed.
+pub(crate) fn tell_sealed<T: Send + Sync + 'static, H: Host>(
+    slot: &Slot<H>,
+    (revision, stage): (&Revision<H>, Stage),
+    flight: &StageFlight<T, H>,
+    origin: &Origin,
+) {
+    tell(slot, flight, origin);
+    slot.shared().spawner.event(|| Event::StageSealed {
+        stage: stage.name(),
+        life: revision.life.incarnation,
+        generation: revision.generation,
+        failed: flight.word().phase() == Phase::Failed,
+    });
 }
 
 /// Has the Analysis of `revision` admitted, whose demand the caller has moved to admitted. The ticket that it needs.
