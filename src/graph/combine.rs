@@ -3,7 +3,8 @@
 //!
 //! Protocol 7. A request is pushed, then counted; who raises the count from zero is the server. A server reads the count
 //! *before* it takes that many requests, and subtracts what it took; if nothing is left then, nobody serves any more, and the
-//! next to arrive raises from zero again. After some rounds the server hands a baton on: the count stays above zero, and
+//! next to arrive raises from zero again. Who finds nobody serving may raise the count first and serve its request from the
+//! hand: the queue holds as many as are counted beside it. After some rounds the server hands a baton on: the count stays above zero, and
 //! serving goes on from the ticket that carries the baton, so that no call lasts as long as others keep arriving.
 
 use crate::flight::contained;
@@ -49,6 +50,33 @@ impl<R, S> Section<R, S> {
         if self.open.fetch_add(1, Ordering::AcqRel) == 0 { Left::Serve } else { Left::Nothing }
     }
 
+    /// Serves a request at once if nobody serves, and then what has come meanwhile, for at most `rounds` rounds; else leaves it.
+    ///
+    /// As [`enter`](Self::enter) and [`serve`](Self::serve), without the way through the queue. It never waits either.
+    pub(crate) fn bring(&self, request: R, rounds: usize, mut serve: impl FnMut(&mut S, R)) -> Left {
+        let free = if mutant("graph.section.bring_by_look") {
+            // ordering: as below.
+            let free = self.open.load(Ordering::Acquire) == 0;
+            if free {
+                self.open.fetch_add(1, Ordering::AcqRel);
+            }
+            free
+        } else {
+            // ordering: Acquire pairs with the subtraction of the last server: the state is as it left it. If another raises the
+            // count first, it serves, and we leave our request to it.
+            self.open.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        if !free {
+            return match self.enter(request) {
+                Left::Nothing => Left::Nothing,
+                Left::Serve => self.serve(rounds, serve),
+            };
+        }
+        self.one(request, &mut serve);
+        // ordering: as in `serve`.
+        if self.open.fetch_sub(1, Ordering::AcqRel) == 1 { Left::Nothing } else { self.serve(rounds, serve) }
+    }
+
     /// Serves requests, in the order in which they came, for at most `rounds` rounds. Only for who was told to.
     ///
     /// A panic of `serve` ends that request alone.
@@ -57,12 +85,7 @@ impl<R, S> Section<R, S> {
             // ordering: Acquire pairs with `enter`: every request that is counted is in the queue.
             let mut taken = self.open.load(Ordering::Acquire);
             for _ in 0..taken {
-                let request = self.take();
-                let one = || {
-                    // SAFETY: the count is above zero and we are its server, so nobody else touches the state.
-                    self.state.with_mut(|state| serve(unsafe { &mut *state }, request));
-                };
-                if mutant("graph.section.no_guard") { one() } else { contained(one) }
+                self.one(self.take(), &mut serve);
             }
             if mutant("graph.section.count_after") {
                 taken = self.open.load(Ordering::Acquire);
@@ -73,6 +96,15 @@ impl<R, S> Section<R, S> {
             }
         }
         if mutant("graph.section.baton_dropped") { Left::Nothing } else { Left::Serve }
+    }
+
+    /// Serves one request. Only for the server.
+    fn one(&self, request: R, serve: &mut impl FnMut(&mut S, R)) {
+        let one = || {
+            // SAFETY: the count is above zero and we are its server, so nobody else touches the state.
+            self.state.with_mut(|state| serve(unsafe { &mut *state }, request));
+        };
+        if mutant("graph.section.no_guard") { one() } else { contained(one) }
     }
 
     /// A request that was counted is there; at worst the queue makes us wait for a pusher before it in its slot.

@@ -127,7 +127,10 @@ impl<X: Send + Sync + 'static> Engine<X> {
 
     /// Tells the run something, and decides what follows if nobody else does.
     pub(crate) fn submit(&self, message: Message<X>) {
-        if self.decide.enter(message) == Left::Serve {
+        let mut duties = Duties::default();
+        let left =
+            self.decide.bring(message, ROUNDS_MAX, |decider, message| self.decide(decider, message, &mut duties));
+        if !self.is_served(duties, left) {
             self.serve();
         }
     }
@@ -137,17 +140,22 @@ impl<X: Send + Sync + 'static> Engine<X> {
         loop {
             let mut duties = Duties::default();
             let left = self.decide.serve(ROUNDS_MAX, |decider, message| self.decide(decider, message, &mut duties));
-            if let Some(job) = duties.hot {
-                // Refused after a shutdown: dropping it says so.
-                drop(self.course.spawner.push_hot(self.course.place, job));
-            }
-            if duties.tell {
-                self.tell_all();
-            }
-            if left == Left::Nothing || self.hand_over(Baton::Decide) {
+            if self.is_served(duties, left) {
                 return;
             }
         }
+    }
+
+    /// Does outside what was decided inside. False if the caller has to go on deciding.
+    fn is_served(&self, duties: Duties, left: Left) -> bool {
+        if let Some(job) = duties.hot {
+            // Refused after a shutdown: dropping it says so.
+            drop(self.course.spawner.push_hot(self.course.place, job));
+        }
+        if duties.tell {
+            self.tell_all();
+        }
+        left == Left::Nothing || self.hand_over(Baton::Decide)
     }
 
     /// Sends somebody else to go on serving. False after a shutdown: then few arrive, and the caller goes on.

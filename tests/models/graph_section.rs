@@ -13,9 +13,19 @@ struct Inside {
 
 type Shared = Arc<Section<u64, Inside>>;
 
-/// Serves, one round at a time; the first hand-over goes to another thread.
-fn serve(section: &Shared, left: Left, baton: &mut Vec<JoinHandle<()>>, what: fn(&Shared, &mut Inside, u64)) {
-    if left == Left::Nothing || section.serve(1, |inside, request| what(section, inside, request)) == Left::Nothing {
+/// Leaves a request and serves if it has to, or serves at once if nobody does: one round at a time; the first hand-over goes
+/// to another thread.
+fn bring(section: &Shared, request: u64, baton: &mut Vec<JoinHandle<()>>, what: fn(&Shared, &mut Inside, u64)) {
+    let one = |inside: &mut Inside, request| what(section, inside, request);
+    let left = match request {
+        // One of them goes through the queue in any case.
+        2 => match section.enter(request) {
+            Left::Serve => section.serve(1, one),
+            Left::Nothing => Left::Nothing,
+        },
+        _ => section.bring(request, 1, one),
+    };
+    if left == Left::Nothing {
         return;
     }
     let section = section.clone();
@@ -36,15 +46,13 @@ fn all_are_served(what: fn(&Shared, &mut Inside, u64), expected: &[u64]) {
         let section = section.clone();
         spawn(move || {
             let mut baton = Vec::new();
-            let left = section.enter(request);
-            serve(&section, left, &mut baton, what);
+            bring(&section, request, &mut baton, what);
             baton
         })
     };
     let threads = [brings(1), brings(2)];
     let mut batons = Vec::new();
-    let left = section.enter(3);
-    serve(&section, left, &mut batons, what);
+    bring(&section, 3, &mut batons, what);
     for thread in threads {
         batons.extend(thread.join().unwrap());
     }

@@ -29,6 +29,7 @@ const BOTH: &[Seeded] = &[
     ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),
     ("graph.section.count_after", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
+    ("graph.section.bring_by_look", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),
 ];
 
