@@ -44,13 +44,27 @@ pub enum Solo {
 #[derive(Debug, Default)]
 pub struct ResourceBudget {
     axes: Vec<State>,
-    costs: AHashMap<u32, Vec<(u16, u64)>>,
-    /// What every task takes of these axes if nothing is said of it.
-    everybody: Vec<(u16, u64)>,
+    costs: Costs,
     solo: Solo,
     memory: Option<Axis>,
     over: Vec<String>,
     names: AHashMap<u32, String>,
+}
+
+/// What tasks take of axes: of each task up to the last of which something was said; and what every task takes of these axes if
+/// nothing is said of it.
+#[derive(Debug, Default)]
+struct Costs {
+    own: Vec<SmallVec<[(u16, u64); 1]>>,
+    everybody: Vec<(u16, u64)>,
+}
+
+impl Costs {
+    fn of(&self, task: TaskId) -> impl Iterator<Item = (u16, u64)> + '_ {
+        let own = self.own.get(task.index()).map(SmallVec::as_slice).unwrap_or_default();
+        let rest = self.everybody.iter().filter(|(axis, _)| !own.iter().any(|(of, _)| of == axis));
+        own.iter().chain(rest).copied().filter(|(_, amount)| *amount > 0)
+    }
 }
 
 #[derive(Debug)]
@@ -91,7 +105,10 @@ impl ResourceBudget {
 
     /// A task takes so much of an axis while it runs. Said twice, the last word counts.
     pub fn cost(&mut self, task: TaskId, axis: Axis, amount: u64) -> &mut Self {
-        let costs = self.costs.entry(task.0).or_default();
+        if self.costs.own.len() <= task.index() {
+            self.costs.own.resize_with(task.index() + 1, SmallVec::new);
+        }
+        let costs = &mut self.costs.own[task.index()];
         costs.retain(|(of, _)| *of != axis.0);
         costs.push((axis.0, amount));
         self
@@ -120,8 +137,8 @@ impl ResourceBudget {
 
     /// Tasks of which nothing else is said take so much of an axis.
     pub fn by_everybody(&mut self, axis: Axis, amount: u64) -> &mut Self {
-        self.everybody.retain(|(of, _)| *of != axis.0);
-        self.everybody.push((axis.0, amount));
+        self.costs.everybody.retain(|(of, _)| *of != axis.0);
+        self.costs.everybody.push((axis.0, amount));
         self
     }
 
@@ -136,12 +153,6 @@ impl ResourceBudget {
     pub fn used(&self, axis: Axis) -> u128 {
         self.axes[usize::from(axis.0)].used
     }
-
-    fn costs_of(&self, task: u32) -> impl Iterator<Item = (u16, u64)> + '_ {
-        let own = self.costs.get(&task).map(Vec::as_slice).unwrap_or_default();
-        let rest = self.everybody.iter().filter(|(axis, _)| !own.iter().any(|(of, _)| of == axis));
-        own.iter().chain(rest).copied().filter(|(_, amount)| *amount > 0)
-    }
 }
 
 impl Policy for ResourceBudget {
@@ -152,7 +163,7 @@ impl Policy for ResourceBudget {
     fn begin(&mut self, plan: &Plan, _: &PolicyWaker) -> Vec<String> {
         let mut warnings = Vec::new();
         for task in plan.tasks() {
-            for (at, amount) in self.costs_of(task.0) {
+            for (at, amount) in self.costs.of(task) {
                 let State { name, capacity, .. } = &self.axes[usize::from(at)];
                 if amount > *capacity {
                     let task = plan.label(task);
@@ -162,13 +173,14 @@ impl Policy for ResourceBudget {
             }
         }
         if self.memory.is_some() {
-            self.names = self.costs.keys().map(|task| (*task, plan.label(TaskId(*task)))).collect();
+            let said = plan.tasks().zip(&self.costs.own).filter(|(_, costs)| !costs.is_empty());
+            self.names = said.map(|(task, _)| (task.0, plan.label(task))).collect();
         }
         warnings
     }
 
     fn ask(&mut self, task: TaskId, running: &Running<'_>) -> Answer {
-        for (at, amount) in self.costs_of(task.0) {
+        for (at, amount) in self.costs.of(task) {
             let State { capacity, used, holders, .. } = &self.axes[usize::from(at)];
             let fits = if amount <= *capacity {
                 used + u128::from(amount) <= u128::from(*capacity)
@@ -190,12 +202,11 @@ impl Policy for ResourceBudget {
     }
 
     fn takes(&mut self, task: TaskId, axis: Axis) -> bool {
-        self.costs_of(task.0).any(|(at, _)| at == axis.0)
+        self.costs.of(task).any(|(at, _)| at == axis.0)
     }
 
     fn started(&mut self, task: TaskId) {
-        let costs: SmallVec<[_; 4]> = self.costs_of(task.0).collect();
-        for (at, amount) in costs {
+        for (at, amount) in self.costs.of(task) {
             let axis = &mut self.axes[usize::from(at)];
             axis.used += u128::from(amount);
             axis.holders += 1;
@@ -203,8 +214,7 @@ impl Policy for ResourceBudget {
     }
 
     fn finished(&mut self, task: TaskId, usage: Usage, freed: &mut Freed) {
-        let costs: SmallVec<[_; 4]> = self.costs_of(task.0).collect();
-        for (at, amount) in costs {
+        for (at, amount) in self.costs.of(task) {
             let axis = &mut self.axes[usize::from(at)];
             axis.used -= u128::from(amount);
             axis.holders -= 1;

@@ -5,6 +5,7 @@
 use super::ids::TaskId;
 use super::plan::Plan;
 use crate::sync::Arc;
+use smallvec::SmallVec;
 use std::fmt;
 use std::time::Duration;
 
@@ -84,7 +85,7 @@ pub struct Usage {
 
 /// The axes that have more room since a task ended.
 #[derive(Clone, Debug, Default)]
-pub struct Freed(pub(crate) Vec<Axis>);
+pub struct Freed(pub(crate) SmallVec<[Axis; 4]>);
 
 impl Freed {
     /// There is more room on this axis.
