@@ -3,7 +3,7 @@
 //!
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
-use shardrun::{CountedRun, Driver, Place, Plan, Policy, Request, Run, Runtime, Stages};
+use shardrun::{CountedRun, Driver, Place, Plan, Policy, Request, ResourceBudget, Run, Runtime, Stages};
 use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
 use std::hint::black_box;
@@ -36,6 +36,7 @@ pub const ALL: &[Operation] = &[
     ("graph-decided-task", 20_000, graph_decided),
     ("graph-weighed-task", 20_000, graph_weighed),
     ("graph-limited-task", 20_000, graph_limited),
+    ("graph-held-start", 24_000, graph_held),
 ];
 
 /// Files, or keys, that exist before an operation on old ones begins.
@@ -253,7 +254,7 @@ fn graph_plan(n: u64) {
 fn graph_runs(n: u64, plan: Plan, run: impl Fn(&Arc<Plan>, &Runtime)) {
     let plan = Arc::new(plan);
     let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
-    for _ in 0..n / 10_000 {
+    for _ in 0..n / plan.len() as u64 {
         run(&plan, &runtime);
     }
 }
@@ -291,6 +292,16 @@ fn graph_weighed(n: u64) {
 /// Weights, two pools, and a budget that is asked for each task that is in neither.
 fn graph_limited(n: u64) {
     decided(n, limited(10_000), |plan| Some(admitting(plan)));
+}
+
+/// Six thousand tasks that are ready at once, of which a budget admits one at a time.
+fn graph_held(n: u64) {
+    decided(n, Shape::loose(6_000).plan_with(|plan| _ = plan.concurrency(8u32), |_, entry| entry), |plan| {
+        let mut budget = ResourceBudget::new();
+        let axis = budget.axis("memory", 1);
+        plan.tasks().for_each(|task| _ = budget.cost(task, axis, 1));
+        Some(Box::new(budget))
+    });
 }
 
 fn decided(n: u64, plan: Plan, policy: fn(&Plan) -> Option<Box<dyn Policy>>) {
