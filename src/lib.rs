@@ -30,9 +30,10 @@ pub use runtime::{
 };
 pub use stages::{
     AnyTarget, BatchHandle, CommitRefused, Dependencies, DependencyFailure, DependencyOccupancy, FailureCause,
-    ForeignWitness, Host, Joined, Moved, RefusedCommit, Registered, Removed, Request, SequencerCounters, SourceVersion,
-    SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle, StageHandleOf, StageResult, StageValue,
-    Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis, ToArtifact, ToSource,
+    ForeignWitness, Host, Joined, Moved, RefusedCommit, Registered, Removed, Request, SequencerCounters, SourceLookup,
+    SourceRoot, SourceVersion, SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle, StageHandleOf,
+    StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis, ToArtifact,
+    ToSource,
 };
 
 #[cfg(shardrun_counting)]

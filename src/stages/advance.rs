@@ -3,21 +3,24 @@
 
 #![forbid(unsafe_code)]
 
+use super::chain::Replaced;
 use super::sequencer::Sequencer;
 use super::stamp::Clock;
-use super::versions::{Retired, Transition, Unshared, Version, Versions, commit};
+use super::versions::{Transition, Unshared, Version, Versions, commit};
 use crate::sync::epoch::Guard;
 use crate::sync::{Arc, mutant};
 
 /// What a transition moves on: a file's slot, with whatever the caller wants to remember of it.
-pub(crate) trait Movable<R> {
+pub(crate) trait Movable<R: Version> {
     /// Where the file's revisions hang.
     fn versions(&self) -> &Versions<R>;
     /// Completes the successor of `old`, or declines: then the file stays as it is. Inside the section, so plain data only: no
     /// host code, nothing ended, nothing freed. It is asked again if a retry came between.
     fn prepare(&mut self, old: &R, fresh: &mut R) -> bool;
     /// Takes the predecessor that was replaced, to be ended. After the section, still pinned.
-    fn replaced(&mut self, old: Retired<R>, fresh: &R);
+    fn replaced(&mut self, old: Replaced<R>, fresh: &R);
+    /// Whether there is any captured view.
+    fn is_watched(&self) -> bool;
 }
 
 /// A file that a transition moves on.
@@ -69,7 +72,8 @@ impl<R: Version, S: Movable<R>> Member<S, R> {
     /// Cuts it off from its predecessor and hands that out.
     fn finish(&mut self, clock: &Clock) {
         if let Some(fresh) = &self.installed {
-            self.file.replaced(Versions::unlink(&**fresh, clock), fresh);
+            let replaced = Versions::finish(&**fresh, clock, || self.file.is_watched());
+            self.file.replaced(replaced, fresh);
         }
     }
 }
@@ -91,7 +95,10 @@ pub(crate) fn advance<R: Version, S: Movable<R>>(
         if early {
             members.iter_mut().for_each(|member| member.finish(clock));
         }
-        commit(members.iter().filter_map(|member| member.installed.as_deref()), shared.as_deref());
+        let installed = members.iter().filter_map(|member| member.installed.as_deref());
+        let is_any = installed.clone().next().is_some();
+        commit(installed, shared.as_deref());
+        ((), is_any)
     });
     if !early {
         members.iter_mut().for_each(|member| member.finish(clock));

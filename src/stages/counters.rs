@@ -20,6 +20,7 @@ pub(crate) struct Counts {
     pub(crate) refusals: Count,
     pub(crate) abandoned: Count,
     pub(crate) commits: Count,
+    pub(crate) publications: Count,
 }
 
 /// One number that several threads raise.
@@ -59,6 +60,13 @@ pub struct StagesCounters {
     pub cancelled_results: u64,
     /// Artifacts that were committed from outside.
     pub external_commits: u64,
+    /// Source roots that there are.
+    pub live_roots: u64,
+    /// Superseded versions of files that are kept for them.
+    pub retained_versions: u64,
+    /// Transitions that roots tell apart: edits, batches, and Sources that were published. Each counts once, however many files it
+    /// moved.
+    pub epochs: u64,
     /// Files for which an edit's text stands.
     pub overlaid: u64,
     /// The sequencer's.
@@ -75,5 +83,6 @@ impl StagesCounters {
         self.stale_refusals += counts.refusals.get();
         self.cancelled_results += counts.abandoned.get();
         self.external_commits += counts.commits.get();
+        self.epochs += counts.publications.get();
     }
 }

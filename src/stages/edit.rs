@@ -3,13 +3,14 @@
 #![forbid(unsafe_code)]
 
 use super::advance::{Member, Movable, advance};
+use super::chain::Replaced;
 use super::early::Start;
 use super::edges;
 use super::host::Host;
 use super::revision::Revision;
 use super::shared::Shared;
 use super::slot::Slot;
-use super::versions::{Retired, Unshared, Versions, let_go};
+use super::versions::{Unshared, Versions, let_go};
 use crate::flight::Killed;
 use crate::observe::Event;
 use crate::sync::Arc;
@@ -59,7 +60,7 @@ pub(crate) struct File<'a, H: Host> {
     keeps_text: bool,
     removes: bool,
     how: How,
-    old: Option<Retired<Revision<H>>>,
+    old: Option<Replaced<Revision<H>>>,
     pub(crate) moved: Moved,
 }
 
@@ -112,9 +113,13 @@ impl<H: Host> Movable<Revision<H>> for File<'_, H> {
         true
     }
 
-    fn replaced(&mut self, old: Retired<Revision<H>>, fresh: &Revision<H>) {
-        self.slot.shared().note_overlay(old.0.text.is_some(), fresh.text.is_some());
+    fn replaced(&mut self, old: Replaced<Revision<H>>, fresh: &Revision<H>) {
+        self.slot.shared().note_overlay(old.revision().text.is_some(), fresh.text.is_some());
         self.old = Some(old);
+    }
+
+    fn is_watched(&self) -> bool {
+        self.slot.shared().roots.live() > 0
     }
 }
 
@@ -128,9 +133,9 @@ pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>]) {
     drop(pinned);
     for edit in edits {
         if let Some(old) = edit.file.old.take() {
-            old.0.end(shared, old.0.reason());
-            let (life, generation) = (old.0.life.incarnation, old.0.generation);
-            edit.file.slot.stripe.retire(old);
+            let (life, generation) = (old.revision().life.incarnation, old.revision().generation);
+            old.revision().end(shared, old.revision().reason());
+            edit.file.slot.put_away(old);
             edges::moved_on(edit.file.slot);
             if generation > 0 {
                 shared.spawner.event(|| Event::Superseded { life, generation });

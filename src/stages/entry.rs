@@ -143,7 +143,7 @@ pub(crate) trait Place<S> {
     fn exchange(&self, old: Option<Entry<S>>, new: Option<Entry<S>>) -> bool;
 }
 
-/// Puts `fresh` there, in the place of the slot of the same name if that has ended. `Err` has that slot if it lives.
+/// Puts `fresh` there, before one of the same name that has ended and not been taken out. `Err` has that slot if it lives.
 ///
 /// `same` compares names, which is the host's code and may panic: nothing is half changed then.
 pub(crate) fn add<S>(
@@ -157,14 +157,13 @@ pub(crate) fn add<S>(
     let mut seen = None;
     loop {
         let slots: Vec<_> = seen.map_or_else(Vec::new, |entry: Entry<S>| entry.slots(pinned).collect());
-        let at = slots.iter().position(|slot| same(slot));
-        if let Some(other) = at.map(|at| &slots[at])
+        if let Some(other) = slots.iter().find(|slot| same(slot))
             && !(ended(other) || mutant("entry.add_over_the_live"))
         {
             return Err(Arc::clone(other));
         }
-        let others = slots.iter().enumerate().filter(|(other, _)| Some(*other) != at);
-        let next = with(others.map(|(_, slot)| Arc::clone(slot)), Some(fresh.clone())).expect("there is one at least");
+        let others = slots.iter().map(|slot| Arc::clone(slot));
+        let next = with(std::iter::once(fresh.clone()).chain(others)).expect("there is one at least");
         if place.exchange(seen, Some(next)) {
             return Ok(Taken(seen));
         }
@@ -183,7 +182,7 @@ pub(crate) fn take_out<S>(place: &impl Place<S>, gone: &S, pinned: &Guard) -> Ta
             return Taken(None);
         }
         let others = seen.slots(pinned).filter(|slot| !is_gone(slot));
-        let next = with(others.map(|slot| Arc::clone(&slot)), None);
+        let next = with(others.map(|slot| Arc::clone(&slot)));
         if place.exchange(Some(seen), next) {
             return Taken(Some(seen));
         }
@@ -194,9 +193,8 @@ pub(crate) fn take_out<S>(place: &impl Place<S>, gone: &S, pinned: &Guard) -> Ta
     }
 }
 
-/// The entry of `others` and `fresh`; none if there is no slot.
-fn with<S>(others: impl Iterator<Item = Arc<S>>, fresh: Option<Arc<S>>) -> Option<Entry<S>> {
-    let mut slots = others.chain(fresh);
+/// The entry of `slots`; none if there is no slot.
+fn with<S>(mut slots: impl Iterator<Item = Arc<S>>) -> Option<Entry<S>> {
     let first = slots.next()?;
     let Some(second) = slots.next() else { return Some(Entry::one(first)) };
     Some(Entry::several([first, second].into_iter().chain(slots).collect()))

@@ -16,12 +16,11 @@ use super::edit::{Change, How, Moved};
 use super::entry::Taken;
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
-use super::revision::{Life, Revision};
+use super::revision::Revision;
 use super::scheduler::{Core, Stages};
 use super::slot::Slot;
 use super::stamp::Clock;
-use super::table::Table;
-use super::versions::{Retired, Version, Versions};
+use super::versions::{Version, Versions};
 use super::world::{Left, World};
 use crate::flight::Killed;
 use crate::sync::{Arc, epoch, mutant};
@@ -88,21 +87,31 @@ impl<H: Host> Core<H> {
             return Removed::Unknown;
         };
         match self.edit(&slot, Change::Remove, How::default(), Start::idle()).file.moved {
-            Moved::On => self.bury(&slot),
-            _ => return Removed::Unknown,
+            Moved::On => {
+                self.note_end(&slot);
+                slot.bury();
+                Removed::Gone
+            }
+            _ => Removed::Unknown,
         }
-        Removed::Gone
+    }
+
+    fn note_end(&self, slot: &Slot<H>) {
+        let pinned = epoch::pin();
+        let world = self.worlds.now(&pinned);
+        if world.number == slot.world {
+            world.table.note_end();
+        }
     }
 
     /// Takes a slot that has ended out of the table.
-    fn bury(&self, slot: &Slot<H>) {
+    pub(crate) fn take_out(&self, slot: &Slot<H>) {
         let taken = {
             let pinned = epoch::pin();
             let world = self.worlds.now(&pinned);
             if world.number != slot.world {
                 return;
             }
-            world.table.note_end();
             world.table.take_out(slot, &pinned)
         };
         self.keep(taken);
@@ -154,7 +163,7 @@ impl<H: Host> Core<H> {
 
     /// Leaves the present world for an empty one, open or not, or as this one is. How many files there were.
     fn leave_world(&self, open: Option<bool>) -> usize {
-        let mut fresh = Arc::new(World { number: 0, open: true, table: Table::new(self.files) });
+        let mut fresh = Arc::new(World::fresh(self.files));
         let pinned = epoch::pin();
         let left = self.shared.sequencer.run(1, || {
             let (now, unshared) = (self.worlds.now(&pinned), Arc::get_mut(&mut fresh));
@@ -164,8 +173,10 @@ impl<H: Host> Core<H> {
             }
             let left = self.worlds.leave(fresh);
             self.shared.world.set(number);
-            left
+            (left, true)
         });
+        // It has its stamp before anybody is told, so that a root which is captured then shows it.
+        self.worlds.now(&pinned).born.resolve(&self.shared.clock);
         drop(pinned);
         let slots = left.table.all();
         let ended = slots.iter().filter(|slot| slot.close()).count();
@@ -191,42 +202,48 @@ impl<H: Host> Core<H> {
 impl<H: Host> Slot<H> {
     /// Ends what lives in a slot whose world was left. True if a file lived here. Outside every section and pin.
     fn close(self: &Arc<Self>) -> bool {
-        let (weak, nobody) = (Arc::downgrade(self), Life { incarnation: 0 });
-        let last = Arc::new(Revision::absent_at_once(weak, nobody));
+        let last = Arc::new(Revision::absent_at_once(Arc::downgrade(self)));
         let is_last = |revision: &Revision<H>| revision.absent;
-        let Some(old) = close((&self.versions, self.clock()), last, is_last, |old| old.note_reason(Killed::Shutdown))
+        let Some(last) = close((&self.versions, self.clock()), last, is_last, |old| old.note_reason(Killed::Shutdown))
         else {
             return false;
         };
-        let lived = !old.0.is_stub();
-        self.shared().note_overlay(old.0.text.is_some(), false);
-        old.0.end(self.shared(), Killed::Shutdown);
-        self.stripe.retire(old);
+        let replaced = {
+            let _pinned = epoch::pin();
+            Versions::finish(&*last, self.clock(), || self.shared().roots.live() > 0)
+        };
+        let old = replaced.revision();
+        let lived = !old.is_stub();
+        self.shared().note_overlay(old.text.is_some(), false);
+        old.end(self.shared(), Killed::Shutdown);
+        self.put_away(replaced);
         lived
     }
 }
 
 /// Links `last` over whatever stands in a slot whose world was left, so that nothing is put there any more: no transition, first
-/// revision or retry. What stood there, to be ended; none if there was nothing, or a last revision.
+/// revision or retry. The last revision, if it was linked over something that is to be ended: the caller [finishes](Versions::finish)
+/// it.
 pub(crate) fn close<R: Version>(
     (versions, clock): (&Versions<R>, &Clock),
     mut last: Arc<R>,
     is_last: impl Fn(&R) -> bool,
     note: impl Fn(&R),
-) -> Option<Retired<R>> {
+) -> Option<Arc<R>> {
     loop {
         let pinned = epoch::pin();
+        let linked = last.clone();
         let closed = match versions.visible(clock, &pinned) {
             None => versions.create(last).map(|()| None),
             Some(seen) if is_last(&seen) => return None,
             Some(seen) => {
                 // Why it ends stands there before anybody can see that it does.
                 note(&seen);
-                versions.swing(&seen, last, &pinned).map(Some)
+                versions.put_over(&seen, last, &pinned).map(|()| Some(linked))
             }
         };
         match closed {
-            Ok(old) => return old,
+            Ok(closed) => return closed,
             // A first revision or a retry came between.
             Err(_) if mutant("lifecycle.close_once") => return None,
             Err(back) => last = back,

@@ -4,6 +4,7 @@
 mod advance;
 mod artifact;
 mod batch;
+mod chain;
 mod claim;
 mod contained;
 mod counters;
@@ -14,6 +15,7 @@ mod edit;
 mod entry;
 mod error;
 mod host;
+mod leases;
 mod lifecycle;
 mod limbo;
 mod origin;
@@ -22,7 +24,9 @@ mod quiesce;
 mod read;
 mod refs;
 mod request;
+mod retain;
 mod revision;
+mod root;
 mod run;
 mod scheduler;
 mod sequencer;
@@ -49,13 +53,15 @@ pub use host::{Host, Stage, StageCx};
 pub use lifecycle::Removed;
 pub use publish::{CommitRefused, RefusedCommit};
 pub use request::{AnyTarget, Joined, Request, StageHandle, StageValue, Target, ToAnalysis, ToArtifact, ToSource};
+pub use root::{SourceLookup, SourceRoot};
 pub use scheduler::{StageHandleOf, Stages, StagesBuilder, Submitting};
 pub use sequencer::SequencerCounters;
 pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {
-    advance::*, demand::*, entry::*, lifecycle::close, sequencer::*, stamp::*, tickets::*, versions::*, world::Worlds,
+    advance::*, chain::*, demand::*, entry::*, leases::*, lifecycle::close, sequencer::*, stamp::*, tickets::*,
+    versions::*, world::Worlds,
 };
 #[cfg(all(test, shardrun_rtsan))]
 pub(crate) use {demand::*, tickets::*};

@@ -35,7 +35,8 @@ impl<H: Host> Stages<H> {
 
     /// Source of the file's current generation, if it is there.
     pub fn try_get_source(&self, file: &H::File) -> Option<Arc<H::Source>> {
-        self.read(file, |revision| revision.source.result()?.as_ref().ok().cloned())
+        let clock = &self.core().shared.clock;
+        self.read(file, |revision| revision.published(clock).map(|(source, _)| source.clone()))
     }
 
     /// Analysis of the file's current generation, if it is there.

@@ -11,8 +11,9 @@ use super::host::Host;
 use super::origin::{Origin, Origins};
 use super::shared::Shared;
 use super::slot::Slot;
+use super::stamp::{Clock, Stamp};
 use super::stripe::Garbage;
-use super::versions::{Link, Version};
+use super::versions::{Link, Version, VersionExt};
 use crate::flight::{Flight, Killed, Left, drop_contained};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, Weak};
@@ -38,6 +39,10 @@ pub(crate) struct Revision<H: Host> {
     reason: AtomicU32,
     /// The file was removed: this is the last revision of its slot, on which nothing runs and which nothing joins.
     pub(crate) absent: bool,
+    /// Whether the file had been published before, there or gone: then views are told that it is gone while Source is not there.
+    pub(crate) known: bool,
+    /// When Source was published, once it is done.
+    publication: Stamp,
     /// The text that an edit gave; it stands until the file is closed or edited anew.
     pub(crate) text: Option<Arc<H::Text>>,
     pub(crate) demand: Demand,
@@ -53,6 +58,10 @@ impl<H: Host> Version for Revision<H> {
     fn link(&self) -> &Link<Self> {
         &self.link
     }
+
+    fn seen_from(&self, clock: &Clock) -> Option<u64> {
+        if self.known { Some(self.stamp(clock)) } else { self.published(clock).map(|(_, stamp)| stamp) }
+    }
 }
 
 impl<H: Host> Revision<H> {
@@ -65,6 +74,8 @@ impl<H: Host> Revision<H> {
             generation,
             reason: AtomicU32::new(0),
             absent: false,
+            known: false,
+            publication: Stamp::installing(),
             text: None,
             demand,
             source,
@@ -77,12 +88,14 @@ impl<H: Host> Revision<H> {
 
     /// A revision that is visible as soon as it is linked: a file's first, or the stub.
     pub(crate) fn visible(slot: Weak<Slot<H>>, life: Life, generation: u64, start: Start<H>) -> Self {
-        Self::with(Link::committing(), slot, life, generation, start)
+        Self::with(Link::first(), slot, life, generation, start)
     }
 
     /// A revision that a transition will install; its numbers are set in the section.
     pub(crate) fn installing(slot: Weak<Slot<H>>, start: Start<H>) -> Self {
-        Self::with(Link::installing(), slot, Life { incarnation: 0 }, 0, start)
+        let mut fresh = Self::with(Link::installing(), slot, Life { incarnation: 0 }, 0, start);
+        fresh.known = true;
+        fresh
     }
 
     /// The last revision of a slot, which a removal will install.
@@ -92,22 +105,44 @@ impl<H: Host> Revision<H> {
         last
     }
 
-    /// The last revision of the slot of `life`, visible as soon as it is linked.
-    pub(crate) fn absent_at_once(slot: Weak<Slot<H>>, life: Life) -> Self {
-        let mut last = Self::visible(slot, life, 0, Start::idle());
-        last.absent = true;
+    /// The last revision of a slot whose world was left, visible as soon as it is linked.
+    pub(crate) fn absent_at_once(slot: Weak<Slot<H>>) -> Self {
+        let mut last = Self::with(Link::committing(), slot, Life { incarnation: 0 }, 0, Start::idle());
+        (last.absent, last.known) = (true, true);
         last
     }
 
     /// The same generation again, after a stage of it failed or was cancelled: what is done is carried over.
-    pub(crate) fn again(&self) -> Self {
-        let start = match self.source.result() {
-            Some(Ok(source)) => Start::with_source(source.clone()),
-            _ => Start::idle(),
+    pub(crate) fn again(&self, clock: &Clock) -> Self {
+        let (start, publication) = match self.published(clock) {
+            Some((source, stamp)) => (Start::with_source(source.clone()), Stamp::settled(stamp)),
+            None => (Start::idle(), Stamp::installing()),
         };
-        let mut fresh = Self::with(Link::committing(), self.slot.clone(), self.life, self.generation, start);
+        let mut fresh = Self::with(Link::installing(), self.slot.clone(), self.life, self.generation, start);
+        (fresh.known, fresh.publication) = (self.known, publication);
         fresh.text.clone_from(&self.text);
         fresh
+    }
+
+    /// Source, if it is published, and when it was. Whoever sees that it is done helps it to its stamp, so that a view which is
+    /// captured after that shows it.
+    pub(crate) fn published(&self, clock: &Clock) -> Option<(&Arc<H::Source>, u64)> {
+        let source = self.source.result()?.as_ref().ok()?;
+        Some((source, self.publication.resolve_done(clock)))
+    }
+
+    /// From when on a view that is captured then does not even know that the file is gone: none before the mark of a removal is
+    /// forgotten.
+    pub(crate) fn forgotten(&self, clock: &Clock) -> Option<u64> {
+        let stamp = if self.absent { self.publication.resolve(clock) } else { 0 };
+        (stamp != 0).then_some(stamp)
+    }
+
+    /// Forgets the mark of a removal: made once.
+    pub(crate) fn forget(&self, clock: &Clock) -> u64 {
+        debug_assert!(self.absent, "only what is gone is forgotten");
+        self.publication.commit();
+        self.publication.resolve(clock)
     }
 
     /// Whether it is the stub or the mark of a removal, on which nothing runs.

@@ -87,6 +87,9 @@ fn make_source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Afte
             tell_sealed(slot, (revision, Stage::Source), &revision.source, &revision.origins.source);
         }
         None => {
+            // It has its stamp before anybody is told of it, so that a view which is captured then shows it.
+            let _ = revision.published(slot.clock());
+            slot.stripe.counters.publications.one();
             let wanted = revision.demand.source_done();
             edges::integrate(slot, revision, installed);
             let next = wanted.then(|| admit_analysis(revision));

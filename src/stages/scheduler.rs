@@ -13,7 +13,6 @@ use super::request::{Request, StageHandle, Target};
 use super::shared::Shared;
 use super::stripe::Stripes;
 use super::submit::Submission;
-use super::table::Table;
 use super::world::{World, Worlds};
 use crate::admission::{Acquiring, Admission, Budget};
 use crate::flight::{Handle, Interrupt, Killed};
@@ -38,11 +37,12 @@ use std::task::{Context, Poll};
 ///   a section of some ten nanoseconds a file, in which nothing of the host's runs.
 pub struct Stages<H: Host> {
     core: Arc<Core<H>>,
+    ends: Arc<Ends<H>>,
 }
 
 impl<H: Host> Clone for Stages<H> {
     fn clone(&self) -> Self {
-        Self { core: self.core.clone() }
+        Self { core: self.core.clone(), ends: self.ends.clone() }
     }
 }
 
@@ -52,7 +52,7 @@ impl<H: Host> fmt::Debug for Stages<H> {
     }
 }
 
-/// What the handles of a scheduler share, and what ends when the last one goes.
+/// What the handles of a scheduler share, and what outlives them as long as there are source roots.
 pub(crate) struct Core<H: Host> {
     pub(crate) worlds: Worlds<World<H>>,
     pub(crate) stripes: Stripes<H>,
@@ -63,10 +63,13 @@ pub(crate) struct Core<H: Host> {
     pub(crate) shared: Arc<Shared<H>>,
 }
 
-impl<H: Host> Drop for Core<H> {
+/// Ends the scheduler when the last handle goes.
+pub(crate) struct Ends<H: Host>(Arc<Core<H>>);
+
+impl<H: Host> Drop for Ends<H> {
     fn drop(&mut self) {
         // Nobody makes or moves a file any more: whoever could, holds the scheduler.
-        let slots = self.worlds.now(&epoch::pin()).table.all();
+        let slots = self.0.worlds.now(&epoch::pin()).table.all();
         for slot in slots {
             slot.end(Killed::Shutdown);
         }
@@ -80,6 +83,7 @@ pub struct StagesBuilder<H: Host> {
     spawner: Spawner,
     source_pool: Option<Pool>,
     first_generation: u64,
+    first_epoch: u64,
     budget: Option<Budget>,
     seed: Option<u64>,
     files: usize,
@@ -99,6 +103,12 @@ impl<H: Host> StagesBuilder<H> {
     pub fn first_generation(mut self, generation: u64) -> Self {
         assert!(generation > 0, "the first generation of a file is at least 1");
         self.first_generation = generation;
+        self
+    }
+
+    /// The epoch of the first [source root](Stages::capture_source_root), for tests at the end of all epochs.
+    pub fn first_epoch(mut self, epoch: u64) -> Self {
+        self.first_epoch = epoch;
         self
     }
 
@@ -127,13 +137,15 @@ impl<H: Host> StagesBuilder<H> {
 
     /// Builds the scheduler.
     pub fn build(self) -> Stages<H> {
-        let Self { host, spawner, source_pool, first_generation, budget, seed, files } = self;
+        let Self { host, spawner, source_pool, first_generation, first_epoch, budget, seed, files } = self;
         let pool = source_pool.unwrap_or_else(|| host.source_pool());
         let hasher = seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, 1, 2));
-        Stages::of(Arc::new_cyclic(|core: &Weak<Core<H>>| {
-            let shared = Arc::new(Shared::new(host, pool, spawner, first_generation, budget, core.clone()));
-            let worlds = Worlds::new(World { number: 1, open: true, table: Table::new(files) });
-            Core { worlds, stripes: Stripes::new(&shared, hasher), gone: Limbo::new(), files, shared }
+        Stages::of(Arc::new_cyclic(|ends: &Weak<Ends<H>>| {
+            let first = (first_generation, first_epoch);
+            let shared = Arc::new(Shared::new(host, pool, spawner, first, budget, ends.clone()));
+            let worlds = Worlds::new(World::first(files));
+            let stripes = Stripes::new(&shared, hasher);
+            Ends(Arc::new(Core { worlds, stripes, gone: Limbo::new(), files, shared }))
         }))
     }
 }
@@ -152,6 +164,7 @@ impl<H: Host> Stages<H> {
             spawner: runtime.spawner().clone(),
             source_pool: None,
             first_generation: 1,
+            first_epoch: 0,
             budget: None,
             seed: None,
             files: 0,
@@ -163,8 +176,13 @@ impl<H: Host> Stages<H> {
         Self::builder(runtime, host).build()
     }
 
-    pub(crate) fn of(core: Arc<Core<H>>) -> Self {
-        Self { core }
+    pub(crate) fn of(ends: Arc<Ends<H>>) -> Self {
+        Self { core: ends.0.clone(), ends }
+    }
+
+    /// What a source root holds of the scheduler.
+    pub(crate) fn shared_core(&self) -> Arc<Core<H>> {
+        self.core.clone()
     }
 
     pub(crate) fn core(&self) -> &Core<H> {
@@ -248,8 +266,11 @@ impl<H: Host> Stages<H> {
         let mut counters = StagesCounters {
             sequencer: self.core.shared.sequencer.counters(),
             overlaid: self.core.shared.overlaid() as u64,
+            live_roots: self.core.shared.roots.live() as u64,
+            retained_versions: self.core.shared.roots.kept() as u64,
             ..StagesCounters::default()
         };
+        counters.epochs = counters.sequencer.transitions;
         for stripe in self.core.stripes.all() {
             counters.add(&stripe.counters);
         }

@@ -17,6 +17,7 @@ const SAMPLED: u64 = 32;
 pub(crate) struct Sequencer {
     section: Mutex<()>,
     takings: AtomicU64,
+    transitions: AtomicU64,
     members: AtomicU64,
     timed_members: AtomicU64,
     timed_nanos: AtomicU64,
@@ -28,6 +29,8 @@ pub(crate) struct Sequencer {
 pub struct SequencerCounters {
     /// How often the section was taken.
     pub takings: u64,
+    /// Transitions: takings in which a file was moved on.
+    pub transitions: u64,
     /// Members of all transitions: files that a batch or an edit moved on.
     pub members: u64,
     /// Members of those takings that were timed.
@@ -48,23 +51,26 @@ impl Sequencer {
         Self {
             section: Mutex::new(()),
             takings: AtomicU64::new(0),
+            transitions: AtomicU64::new(0),
             members: AtomicU64::new(0),
             timed_members: AtomicU64::new(0),
             timed_nanos: AtomicU64::new(0),
         }
     }
 
-    /// Runs `section` alone. The caller has prepared everything, and has pinned, before it comes.
-    pub(crate) fn run<R>(&self, members: u64, section: impl FnOnce() -> R) -> R {
+    /// Runs `section` alone, which also says whether it has moved anything. The caller has prepared everything, and has pinned,
+    /// before it comes.
+    pub(crate) fn run<R>(&self, members: u64, section: impl FnOnce() -> (R, bool)) -> R {
         if mutant("sequencer.open") {
-            return section();
+            return section().0;
         }
         let guard = self.section.lock();
         let takings = self.takings.load(Ordering::Relaxed);
         let timed = (members > 1 || takings.is_multiple_of(SAMPLED)).then(Instant::now);
-        let result = section();
-        // ordering: the four figures are written under the lock alone; readers may see a taking half counted.
+        let (result, moved) = section();
+        // ordering: the figures are written under the lock alone; readers may see a taking half counted.
         self.takings.store(takings + 1, Ordering::Relaxed);
+        self.transitions.store(self.transitions.load(Ordering::Relaxed) + u64::from(moved), Ordering::Relaxed);
         self.members.store(self.members.load(Ordering::Relaxed) + members, Ordering::Relaxed);
         if let Some(begun) = timed {
             let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -79,6 +85,7 @@ impl Sequencer {
     pub(crate) fn counters(&self) -> SequencerCounters {
         SequencerCounters {
             takings: self.takings.load(Ordering::Relaxed),
+            transitions: self.transitions.load(Ordering::Relaxed),
             members: self.members.load(Ordering::Relaxed),
             timed_members: self.timed_members.load(Ordering::Relaxed),
             timed_nanos: self.timed_nanos.load(Ordering::Relaxed),

@@ -3,8 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::host::{Host, Stage};
+use super::leases::Leases;
 use super::origin::Origin;
-use super::scheduler::{Core, Stages};
+use super::retain::Retained;
+use super::scheduler::{Ends, Stages};
 use super::sequencer::Sequencer;
 use super::slot::{Kind, Slot};
 use super::stamp::Clock;
@@ -25,10 +27,12 @@ pub(crate) struct Shared<H: Host> {
     pub(crate) clock: Clock,
     pub(crate) sequencer: Sequencer,
     pub(crate) world: WorldNumber,
+    /// The source roots that there are, and what is kept for them.
+    pub(crate) roots: Leases<Retained<H>>,
     overlaid: AtomicUsize,
     pub(crate) first_generation: u64,
     pub(crate) budget: Option<Budget>,
-    core: Weak<Core<H>>,
+    ends: Weak<Ends<H>>,
 }
 
 impl<H: Host> Shared<H> {
@@ -45,9 +49,9 @@ impl<H: Host> Shared<H> {
         host: H,
         source_pool: Pool,
         spawner: Spawner,
-        first_generation: u64,
+        (first_generation, first_epoch): (u64, u64),
         budget: Option<Budget>,
-        core: Weak<Core<H>>,
+        ends: Weak<Ends<H>>,
     ) -> Self {
         // ordering: only a number; each call gets its own.
         static IDS: AtomicU64 = AtomicU64::new(0);
@@ -56,19 +60,20 @@ impl<H: Host> Shared<H> {
             host,
             source_pool,
             spawner,
-            clock: Clock::new(),
+            clock: Clock::new(first_epoch),
             sequencer: Sequencer::new(),
             world: WorldNumber::first(),
+            roots: Leases::new(),
             overlaid: AtomicUsize::new(0),
             first_generation,
             budget,
-            core,
+            ends,
         }
     }
 
     /// The scheduler, while somebody holds it.
     pub(crate) fn scheduler(&self) -> Option<Stages<H>> {
-        self.core.upgrade().map(Stages::of)
+        self.ends.upgrade().map(Stages::of)
     }
 
     /// The generation after `generation`, if there is one: it never wraps.

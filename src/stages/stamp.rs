@@ -11,30 +11,41 @@ const INSTALLING: u64 = 0;
 const COMMITTING: u64 = 1;
 /// The first clock value.
 const FIRST: u64 = 2;
+/// Where the clock is taken to be at its end.
+const LAST: u64 = u64::MAX - (1 << 32);
 
 /// The clock that transitions read and captures of a source root move.
 #[derive(Debug)]
 pub(crate) struct Clock(AtomicU64);
 
 impl Clock {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(FIRST))
+    pub(crate) fn new(first: u64) -> Self {
+        Self(AtomicU64::new(first.max(FIRST)))
     }
 
-    /// Seals a view: what commits later bears a greater stamp.
-    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-    pub(crate) fn capture(&self) -> u64 {
-        let seen = self.0.load(Ordering::Acquire);
-        let _ = self.0.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire);
+    /// Seals a view: what commits later bears a greater stamp. Each call returns another value. `None` if the clock has come to
+    /// its end; it never wraps.
+    pub(crate) fn capture(&self) -> Option<u64> {
+        // So far from the end that no number of threads that have looked together can wrap it.
+        if self.now() >= LAST {
+            return None;
+        }
+        // ordering: Release passes on to every later stamp that whoever captures has said so before; see `Leases`. One operation,
+        // so that each capture stands in the order of the clock itself.
+        let seen = self.0.fetch_add(1, Ordering::AcqRel);
         if !mutant("stamp.capture_no_fence") {
             capture_before_look();
         }
-        seen
+        Some(seen)
+    }
+
+    /// Where it stands.
+    pub(crate) fn now(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The capture's half of the hand-shake with `helper_before_clock`.
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 fn capture_before_look() {
     // ordering: pairs with `helper_before_clock`. If the helper's fence came first, the capture's later look sees COMMITTING;
     // else the helper sees the moved clock and stamps the transition later than the capture.
@@ -57,9 +68,19 @@ impl Stamp {
         Self(AtomicU64::new(INSTALLING))
     }
 
-    /// A transition that becomes visible by being linked: a creation, a retry.
+    /// The stamp of what changes nothing in any view when it is linked: a file's first revision, in which nothing is published.
+    pub(crate) fn first() -> Self {
+        Self(AtomicU64::new(FIRST))
+    }
+
+    /// A transition that becomes visible by being linked.
     pub(crate) fn committing() -> Self {
         Self(AtomicU64::new(COMMITTING))
+    }
+
+    /// A stamp that is taken over from another.
+    pub(crate) fn settled(value: u64) -> Self {
+        Self(AtomicU64::new(value))
     }
 
     /// Makes every member visible by one write. Called once, by the one who holds the section.
@@ -74,15 +95,24 @@ impl Stamp {
     pub(crate) fn resolve(&self, clock: &Clock) -> u64 {
         // ordering: pairs with `commit`, both cases there.
         let word = self.0.load(Ordering::Acquire);
-        if word != COMMITTING {
-            return word;
-        }
+        if word == COMMITTING { self.help(COMMITTING, clock) } else { word }
+    }
+
+    /// The stamp of what the caller has seen done elsewhere, for which the word alone says nothing: helps it to its clock value.
+    pub(crate) fn resolve_done(&self, clock: &Clock) -> u64 {
+        let word = self.0.load(Ordering::Acquire);
+        if word == INSTALLING { self.help(INSTALLING, clock) } else { word }
+    }
+
+    #[cold]
+    fn help(&self, from: u64, clock: &Clock) -> u64 {
         if !mutant("stamp.help_no_fence") {
             helper_before_clock();
         }
-        // ordering: pairs with `Clock::capture`; the fence orders this look after the one at the stamp.
-        let value = clock.0.load(Ordering::Relaxed);
-        match self.0.compare_exchange(COMMITTING, value, Ordering::AcqRel, Ordering::Acquire) {
+        // ordering: pairs with `Clock::capture`; the fence orders this look after the one at the stamp. Acquire, and the release
+        // below: whoever reads the stamp sees of every capture before it that it was announced.
+        let value = clock.0.load(Ordering::Acquire);
+        match self.0.compare_exchange(from, value, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => value,
             Err(now) => now,
         }

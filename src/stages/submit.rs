@@ -13,6 +13,7 @@ use super::request::{AnyTarget, Ask, Joined, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
 use super::slot::{Kind, Slot};
+use super::stamp::Clock;
 use super::tickets::Tickets;
 use super::versions::Versions;
 use super::wish::{Standing, Wished, wish};
@@ -387,17 +388,17 @@ enum Found<H: Host> {
 fn at_once<H: Host>(slot: &Arc<Slot<H>>, target: &AnyTarget<H>, pinned: &Guard) -> Found<H> {
     match slot.visible(pinned) {
         Some(seen) if seen.absent => Found::Ended,
-        seen => {
-            seen.and_then(|seen| answer_at_once(&seen, target)).map_or_else(|| Found::Live(slot.clone()), Found::Answer)
-        }
+        seen => seen
+            .and_then(|seen| answer_at_once(&seen, target, slot.clock()))
+            .map_or_else(|| Found::Live(slot.clone()), Found::Answer),
     }
 }
 
 /// The answer of a request whose stage is done already. Allocates nothing.
-fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>) -> Option<StageHandle<H>> {
+fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>, clock: &Clock) -> Option<StageHandle<H>> {
     match target {
         AnyTarget::Source => {
-            let value = seen.source.result()?.as_ref().ok()?;
+            let (value, _) = seen.published(clock)?;
             Some(StageHandle::Source(Handle::ready(Ok(value.clone()))))
         }
         AnyTarget::Analysis => {
@@ -412,13 +413,16 @@ fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>) -> Option<
 /// Puts a fresh revision of the same generation in the place of one whose stage failed or was cancelled. False if the file has
 /// moved on meanwhile.
 pub(crate) fn try_again<H: Host>(slot: &Arc<Slot<H>>, ended: &Arc<Revision<H>>) -> bool {
-    let fresh = Arc::new(ended.again());
     let pinned = epoch::pin();
-    let swung = slot.versions.swing(ended, fresh, &pinned);
+    let fresh = Arc::new(ended.again(slot.clock()));
+    let swung = slot.versions.swing(ended, fresh, slot.clock(), &pinned);
     drop(pinned);
     let Ok(old) = swung else { return false };
-    old.0.demand.retire();
-    slot.stripe.retire(old);
+    ended.demand.retire();
+    match old {
+        Some(old) => slot.stripe.retire(old),
+        None => slot.sweep(),
+    }
     edges::moved_on(slot);
     true
 }

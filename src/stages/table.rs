@@ -99,7 +99,20 @@ impl<H: Host> Table<H> {
         f(&*At(&self.slots, hash).load()?.slots(pinned).find(|slot| slot.file() == file)?)
     }
 
-    /// Adds a slot, also in the place of one of the same name that has ended, or finds the live one that another thread has added
+    /// Calls `f` with each slot of `file` that stands here, the newest first, until it answers. As `look` else.
+    #[inline]
+    pub(crate) fn look_back<R>(
+        &self,
+        hash: u64,
+        file: &H::File,
+        pinned: &Guard,
+        f: impl FnMut(&Slot<H>) -> Option<R>,
+    ) -> Option<R> {
+        let mut f = f;
+        At(&self.slots, hash).load()?.slots(pinned).filter(|slot| slot.file() == file).find_map(|slot| f(&slot))
+    }
+
+    /// Adds a slot, also before one of the same name that has ended, or finds the live one that another thread has added
     /// before. What it takes out is to be kept until the pins of this time have ended.
     #[expect(clippy::type_complexity, reason = "added, or found, or a failure")]
     pub(crate) fn add(

@@ -4,8 +4,9 @@
 //! Whoever meets an installing revision goes through to its predecessor, readers, requests and completions alike; nothing of
 //! the predecessor is ended before the commit. So nobody sees one member of a transition without the others.
 
+use super::chain::Prev;
 use super::stamp::{Clock, Stamp};
-use crate::sync::atomic::{AtomicPtr, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, mutant};
 use std::ptr;
@@ -23,11 +24,11 @@ impl Transition {
 /// What versioned publication needs of a revision: its stamp, the transition that brings it, and its predecessor.
 #[derive(Debug)]
 pub(crate) struct Link<R> {
-    stamp: Stamp,
+    pub(super) stamp: Stamp,
     /// Null for a transition of one member, whose stamp is the revision's own. Read only while the own stamp is 0.
     shared: AtomicPtr<Transition>,
-    /// The predecessor while the revision is installing, null before and after.
-    prev: AtomicPtr<R>,
+    /// The predecessor while the revision is installing, and as long as a captured view can see it.
+    pub(super) prev: Prev<R>,
 }
 
 impl<R> Link<R> {
@@ -36,13 +37,18 @@ impl<R> Link<R> {
         Self::with(Stamp::installing())
     }
 
-    /// The link of a revision that is visible as soon as it is linked.
+    /// The link of a transition of one member that becomes visible by being linked, outside the section.
     pub(crate) fn committing() -> Self {
         Self::with(Stamp::committing())
     }
 
+    /// The link of a file's first revision, which is visible as soon as it is linked.
+    pub(crate) fn first() -> Self {
+        Self::with(Stamp::first())
+    }
+
     fn with(stamp: Stamp) -> Self {
-        Self { stamp, shared: AtomicPtr::new(ptr::null_mut()), prev: AtomicPtr::new(ptr::null_mut()) }
+        Self { stamp, shared: AtomicPtr::new(ptr::null_mut()), prev: Prev::none() }
     }
 }
 
@@ -50,6 +56,11 @@ impl<R> Link<R> {
 pub(crate) trait Version: Sized {
     /// The link that the revision carries.
     fn link(&self) -> &Link<Self>;
+
+    /// From which clock value on views can see anything in it, if they ever can.
+    fn seen_from(&self, clock: &Clock) -> Option<u64> {
+        Some(self.stamp(clock))
+    }
 }
 
 /// A revision that has been taken out of its slot: pinned readers may still look at it, so it must outlive their pins.
@@ -78,7 +89,7 @@ impl<R> Unshared<R> {
 }
 
 /// A revision that was read under a pin, and stays alive as long as that.
-pub(crate) struct Seen<'g, R>(&'g R);
+pub(crate) struct Seen<'g, R>(pub(super) &'g R);
 
 impl<R> Seen<'_, R> {
     /// A count of its own, with which it outlives the pin.
@@ -103,19 +114,21 @@ impl<R> std::ops::Deref for Seen<'_, R> {
 
 /// The pointer to the current revision; holds one count of it.
 #[derive(Debug)]
-pub(crate) struct Versions<R> {
-    head: AtomicPtr<R>,
+pub(crate) struct Versions<R: Version> {
+    pub(super) head: AtomicPtr<R>,
+    /// Sweeps of what hangs below the head that have been asked for and not been made.
+    pub(super) sweeps: AtomicU64,
 }
 
 impl<R: Version> Versions<R> {
     /// A slot that has no revision yet.
     pub(crate) fn empty() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()) }
+        Self { head: AtomicPtr::new(ptr::null_mut()), sweeps: AtomicU64::new(0) }
     }
 
     /// A slot that is made together with its first revision.
     pub(crate) fn with(first: Arc<R>) -> Self {
-        Self { head: AtomicPtr::new(Arc::into_raw(first).cast_mut()) }
+        Self { head: AtomicPtr::new(Arc::into_raw(first).cast_mut()), sweeps: AtomicU64::new(0) }
     }
 
     /// Whether the slot has never had a revision.
@@ -136,8 +149,8 @@ impl<R: Version> Versions<R> {
             if mutant("versions.join_installing") || revision.is_visible(clock) {
                 return Some(Seen(revision));
             }
-            // ordering: pairs with `unlink`. If the predecessor is already cut off, the commit came before: look again.
-            let prev = revision.link().prev.load(Ordering::Acquire);
+            // If the predecessor is already cut off, the commit came before: look again.
+            let prev = revision.link().prev.revision();
             // SAFETY: as above: the predecessor is retired only after the commit, which was not yet visible under this pin.
             match unsafe { prev.as_ref() } {
                 Some(prev) => return Some(Seen(prev)),
@@ -175,19 +188,6 @@ impl<R: Version> Versions<R> {
         }
     }
 
-    /// Puts `fresh` in the place of `ended`, at the same generation. Fails if the slot has moved on.
-    pub(crate) fn swing(&self, ended: &R, fresh: Arc<R>, _pinned: &Guard) -> Result<Retired<R>, Arc<R>> {
-        let raw = Arc::into_raw(fresh).cast_mut();
-        let old = ptr::from_ref(ended).cast_mut();
-        // ordering: as in `create`.
-        match self.head.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: the slot's own count of the old revision, which nobody else takes: the swap has one winner.
-            Ok(_) => Ok(Retired(unsafe { Arc::from_raw(old) })),
-            // SAFETY: as in `create`.
-            Err(_) => Err(unsafe { Arc::from_raw(raw) }),
-        }
-    }
-
     /// The head, inside the section, where no installing revision can stand.
     pub(crate) fn head<'g>(&self, _pinned: &'g Guard) -> Option<&'g R> {
         // SAFETY: as in `visible`.
@@ -207,7 +207,7 @@ impl<R: Version> Versions<R> {
         let old = ptr::from_ref(old).cast_mut();
         // ordering: nobody sees the new revision before the exchange below releases both.
         link.shared.store(shared, Ordering::Relaxed);
-        link.prev.store(old, Ordering::Relaxed);
+        link.prev.open(old);
         let raw = Arc::into_raw(fresh.clone()).cast_mut();
         if mutant("versions.install_by_store") {
             self.head.swap(raw, Ordering::AcqRel);
@@ -221,31 +221,16 @@ impl<R: Version> Versions<R> {
         }
         Ok(fresh)
     }
-
-    /// Cuts a committed revision off from its predecessor, which the caller then ends. After the commit, outside the section.
-    pub(crate) fn unlink(fresh: &R, clock: &Clock) -> Retired<R> {
-        let link = fresh.link();
-        // ordering: `shared` was written before the revision was linked, by the caller of `install`, who is this caller.
-        let shared = link.shared.load(Ordering::Relaxed);
-        // SAFETY: the transition lives until the one who committed it has unlinked every member, and longer for pinned readers.
-        if let Some(shared) = unsafe { shared.as_ref() } {
-            link.stamp.settle(shared.0.resolve(clock));
-        }
-        // ordering: pairs with `visible`. A reader that finds null comes after the commit, and looks at the stamp again; else it
-        // finds the predecessor, which outlives its pin. A load and a store: `install` wrote it, and nobody else ever does.
-        let old = link.prev.load(Ordering::Relaxed);
-        link.prev.store(ptr::null_mut(), Ordering::Release);
-        // SAFETY: the slot's count of the predecessor, which `install` left to this call; it is made once a member.
-        Retired(unsafe { Arc::from_raw(old) })
-    }
 }
 
-impl<R> Drop for Versions<R> {
+impl<R: Version> Drop for Versions<R> {
     fn drop(&mut self) {
-        let head = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
-        if !head.is_null() {
-            // SAFETY: the slot's own count; nobody shares the slot.
-            drop(unsafe { Arc::from_raw(head) });
+        // Nobody shares the slot, so no link is open: each revision that hangs here has one count.
+        let mut at = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
+        while !at.is_null() {
+            // SAFETY: the slot's own count.
+            let revision = unsafe { Arc::from_raw(at) };
+            at = revision.link().prev.revision();
         }
     }
 }
@@ -271,42 +256,35 @@ pub(crate) fn let_go(transition: Box<Transition>, pinned: &Guard) {
 
 /// What versioned publication tells about one revision.
 pub(crate) trait VersionExt: Version {
-    /// Whether the revision's transition has committed.
-    fn is_visible(&self, clock: &Clock) -> bool {
+    /// The revision's stamp, 0 if its transition has not committed.
+    fn stamp(&self, clock: &Clock) -> u64 {
         let link = self.link();
-        if link.stamp.resolve(clock) != 0 {
-            return true;
+        let own = link.stamp.resolve(clock);
+        if own != 0 {
+            return own;
         }
         // ordering: written before the revision was linked, and the acquire that found the revision covers it.
         let shared = link.shared.load(Ordering::Relaxed);
         // SAFETY: the own stamp was 0 under the caller's pin, so the transition has not been let go before that pin.
-        unsafe { shared.as_ref() }.is_some_and(|shared| shared.0.resolve(clock) != 0)
+        unsafe { shared.as_ref() }.map_or(0, |shared| shared.0.resolve(clock))
+    }
+
+    /// Whether the revision's transition has committed.
+    fn is_visible(&self, clock: &Clock) -> bool {
+        self.stamp(clock) != 0
+    }
+
+    /// The stamp of a committed revision, which it bears itself from now on. To be called by who has committed it.
+    fn settle(&self, clock: &Clock) -> u64 {
+        let stamp = self.stamp(clock);
+        if !self.link().shared.load(Ordering::Relaxed).is_null() {
+            self.link().stamp.settle(stamp);
+        }
+        stamp
     }
 }
 
 impl<R: Version> VersionExt for R {}
-
-/// Walking back in time, for the model of captured views.
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) mod back {
-    use super::{AtomicPtr, Clock, Guard, Ordering, Version};
-
-    /// The stamp of `revision`, its own or its transition's.
-    pub(crate) fn stamp<R: Version>(revision: &R, clock: &Clock) -> u64 {
-        let link = revision.link();
-        let own = link.stamp.resolve(clock);
-        // SAFETY: the model never lets a transition go.
-        let shared = unsafe { link.shared.load(Ordering::Relaxed).as_ref() };
-        own.max(shared.map_or(0, |shared| shared.0.resolve(clock)))
-    }
-
-    /// The predecessor, which the model never cuts off.
-    pub(crate) fn prev<'g, R: Version>(revision: &R, _pinned: &'g Guard) -> Option<&'g R> {
-        let prev: &AtomicPtr<R> = &revision.link().prev;
-        // SAFETY: the model never lets a revision go.
-        unsafe { prev.load(Ordering::Acquire).as_ref() }
-    }
-}
 
 /// Whether the result of `revision` may still be sealed: the look that precedes the one compare-and-swap of a seal.
 pub(crate) fn may_seal<R: Version>(slot: &Versions<R>, revision: &R, clock: &Clock) -> bool {

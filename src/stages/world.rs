@@ -5,6 +5,7 @@
 //! pointer looks at the files after that. So every file of a world that was left is ended by one of the two.
 
 use super::host::Host;
+use super::stamp::Stamp;
 use super::table::Table;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering, fence};
 use crate::sync::epoch::Guard;
@@ -18,7 +19,21 @@ pub(crate) struct World<H: Host> {
     pub(crate) number: u64,
     /// Whether files may come into it: not while the scheduler is stopped.
     pub(crate) open: bool,
+    /// When it took the place of the one before.
+    pub(crate) born: Stamp,
     pub(crate) table: Table<H>,
+}
+
+impl<H: Host> World<H> {
+    /// The first world.
+    pub(crate) fn first(files: usize) -> Self {
+        Self { number: 1, open: true, born: Stamp::first(), table: Table::new(files) }
+    }
+
+    /// One that is to take the place of another.
+    pub(crate) fn fresh(files: usize) -> Self {
+        Self { number: 0, open: true, born: Stamp::committing(), table: Table::new(files) }
+    }
 }
 
 /// The number of the present world, for those who know a slot only. On a line of its own: it is read by every seal, and written
@@ -91,6 +106,16 @@ impl<W> Worlds<W> {
         let world = self.0.load(Ordering::Acquire);
         // SAFETY: never null, and a world that is left outlives the pins of that time.
         unsafe { &*world }
+    }
+
+    /// The same, to be kept longer than the pin.
+    pub(crate) fn hold(&self, pinned: &Guard) -> Arc<W> {
+        let world = ptr::from_ref(self.now(pinned));
+        // SAFETY: it lies in an `Arc`, whose count the pointer owns, or a `Left` that outlives this pin.
+        unsafe {
+            Arc::increment_strong_count(world);
+            Arc::from_raw(world)
+        }
     }
 
     /// Whether `world` is the present one still. For who has added a file to it.

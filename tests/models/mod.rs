@@ -19,6 +19,8 @@ mod stages_demand;
 mod stages_lives;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;
+#[cfg(shardrun_loom)]
+mod stages_root;
 mod stages_tickets;
 #[cfg(shardrun_loom)]
 mod stages_versions;

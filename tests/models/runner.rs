@@ -73,6 +73,12 @@ const ALONE: &[Seeded] = &[
     ("lifecycle.close_once", "models::stages_lives::a_slot_that_is_closed_beside_retries_and_first_requests"),
     ("stamp.help_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
     ("stamp.capture_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
+    ("leases.no_announce", "models::stages_root::what_a_root_sees_is_kept_and_nothing_else"),
+    ("leases.open_sees_nothing", "models::stages_root::what_a_root_sees_is_kept_and_nothing_else"),
+    ("leases.hold_without_look", "models::stages_root::what_is_held_is_let_go_with_the_last_that_sees_it"),
+    ("chain.two_sweepers", "models::stages_root::two_sweepers_of_one_chain"),
+    ("chain.sweep_once", "models::stages_root::two_sweepers_of_one_chain"),
+    ("chain.finish_ignores_death", "models::stages_root::a_retry_beside_the_end_of_a_transition"),
     (
         "graph.hands.push_no_fence",
         "models::graph_hands::pushed_work_is_seen_by_who_leaves_or_its_pusher_sends_for_somebody",

@@ -2,7 +2,7 @@
 
 use super::check;
 use crate::stages::{
-    Clock, Entry, Link, Member, Movable, Place, Retired, Sequencer, Unshared, Version, Versions, Worlds,
+    Clock, Entry, Link, Member, Movable, Place, Replaced, Retired, Sequencer, Unshared, Version, Versions, Worlds,
 };
 use crate::stages::{add, advance, close, take_out};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -31,7 +31,7 @@ impl Revision {
     }
 
     fn live() -> Arc<Self> {
-        Arc::new(Self::of(Link::committing(), false))
+        Arc::new(Self::of(Link::first(), false))
     }
 
     fn end(&self) {
@@ -73,7 +73,7 @@ struct World {
 
 impl World {
     fn new() -> Arc<Self> {
-        Arc::new(Self { clock: Clock::new(), sequencer: Sequencer::new(), at: At::empty() })
+        Arc::new(Self { clock: Clock::new(0), sequencer: Sequencer::new(), at: At::empty() })
     }
 
     fn look(&self, pinned: &Guard) -> Option<Arc<Slot>> {
@@ -140,9 +140,13 @@ impl Movable<Revision> for File<'_> {
         !old.absent
     }
 
-    fn replaced(&mut self, Retired(old): Retired<Revision>, _: &Revision) {
-        old.end();
+    fn replaced(&mut self, old: Replaced<Revision>, _: &Revision) {
+        old.revision().end();
         std::mem::forget(old);
+    }
+
+    fn is_watched(&self) -> bool {
+        false
     }
 }
 
@@ -238,26 +242,32 @@ fn a_slot_that_is_closed_beside_retries_and_first_requests() {
     for empty in [false, true] {
         check(move || {
             let first = (!empty).then(Revision::live);
-            let slot = Arc::new((Clock::new(), first.clone().map_or_else(Versions::empty, Versions::with)));
+            let slot = Arc::new((Clock::new(0), first.clone().map_or_else(Versions::empty, Versions::with)));
             let put = |creates: bool| {
                 let slot = slot.clone();
                 thread::spawn(move || {
                     let pinned = pin();
                     let (clock, versions) = &*slot;
-                    let fresh = Revision::live();
+                    let fresh = Arc::new(Revision::of(Link::installing(), false));
                     let seen = if creates { None } else { versions.visible(clock, &pinned) };
                     let put = match seen {
-                        None => versions.create(fresh.clone()).map(|()| None),
+                        None => {
+                            let first = Revision::live();
+                            versions.create(first.clone()).map(|()| first)
+                        }
                         Some(seen) if seen.absent => return None,
-                        Some(seen) => versions.swing(&seen, fresh.clone(), &pinned).map(Some),
+                        Some(seen) => versions.swing(&seen, fresh.clone(), clock, &pinned).map(|old| {
+                            // Who tries again has found it over.
+                            seen.end();
+                            match old {
+                                Some(Retired(old)) => std::mem::forget(old),
+                                None => std::mem::forget(versions.sweep(&pinned)),
+                            }
+                            fresh
+                        }),
                     };
                     match put {
-                        Ok(old) => {
-                            // Who tries again has found it over.
-                            old.iter().for_each(|Retired(old)| old.end());
-                            std::mem::forget(old);
-                            Some(fresh)
-                        }
+                        Ok(fresh) => Some(fresh),
                         Err(lost) => {
                             std::mem::forget(lost);
                             None
@@ -267,9 +277,11 @@ fn a_slot_that_is_closed_beside_retries_and_first_requests() {
             };
             let putting = [put(empty), put(false)];
             let last = Arc::new(Revision::of(Link::committing(), true));
-            if let Some(Retired(old)) = close((&slot.1, &slot.0), last.clone(), |seen| seen.absent, |_| {}) {
-                old.end();
+            if let Some(last) = close((&slot.1, &slot.0), last.clone(), |seen| seen.absent, |_| {}) {
+                let old = Versions::finish(&*last, &slot.0, || false);
+                old.revision().end();
                 std::mem::forget(old);
+                std::mem::forget(slot.1.sweep(&pin()));
             }
             let put = putting.map(|putting| putting.join().unwrap());
             assert!(slot.1.is_current(&last, &slot.0), "something was put over the last revision");

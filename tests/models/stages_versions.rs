@@ -1,8 +1,8 @@
 //! Versioned publication: a transition of many files is invisible until one write, and nothing old ends before it.
 
 use super::check;
-use crate::stages::{Clock, Link, Member, Movable, Retired, Sequencer, Transition, Unshared, Version, Versions};
-use crate::stages::{advance, back, commit, has_moved_on, may_seal};
+use crate::stages::{Clock, Link, Member, Movable, Replaced, Sequencer, Transition, Unshared, Version, Versions};
+use crate::stages::{advance, commit, has_moved_on, may_seal};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::epoch::{Guard, pin};
 use crate::sync::stat::{AtomicU64 as StatU64, Ordering as StatOrdering};
@@ -35,7 +35,7 @@ impl Revision {
     }
 
     fn first() -> Versions<Self> {
-        Versions::with(Self::new(Link::committing(), 1))
+        Versions::with(Self::new(Link::first(), 1))
     }
 
     fn generation(&self) -> u64 {
@@ -55,7 +55,7 @@ struct World {
 
 impl World {
     fn new(files: Vec<Versions<Revision>>) -> Arc<Self> {
-        Arc::new(Self { clock: Clock::new(), sequencer: Sequencer::new(), files })
+        Arc::new(Self { clock: Clock::new(0), sequencer: Sequencer::new(), files })
     }
 
     fn of(files: usize) -> Arc<Self> {
@@ -72,7 +72,7 @@ impl World {
         let mut members: Vec<_> = files
             .iter()
             .map(|&file| {
-                let stub = Revision::new(Link::committing(), 0);
+                let stub = Revision::new(Link::first(), 0);
                 Member::new(File(&self.files[file]), Unshared::new(Revision::of(Link::installing(), 0)), Some(stub))
             })
             .collect();
@@ -93,10 +93,14 @@ impl Movable<Revision> for File<'_> {
         true
     }
 
-    fn replaced(&mut self, Retired(old): Retired<Revision>, _: &Revision) {
-        old.end(SUPERSEDED);
+    fn replaced(&mut self, old: Replaced<Revision>, _: &Revision) {
+        old.revision().end(SUPERSEDED);
         // Pinned readers may look at it still: the model keeps it, the engine waits for their pins.
         std::mem::forget(old);
+    }
+
+    fn is_watched(&self) -> bool {
+        false
     }
 }
 
@@ -181,7 +185,7 @@ fn a_creation_never_loses_the_batch() {
             let world = world.clone();
             thread::spawn(move || {
                 let guard = pin();
-                let created = world.files[file].create(Revision::new(Link::committing(), 1));
+                let created = world.files[file].create(Revision::new(Link::first(), 1));
                 let made = created.is_ok();
                 if let Err(lost) = created {
                     std::mem::forget(lost);
@@ -209,9 +213,9 @@ fn a_retry_is_never_lost_under_a_batch() {
                 let guard = pin();
                 let slot = &world.files[file];
                 let ended = slot.visible(&world.clock, &guard).unwrap();
-                let fresh = Revision::new(Link::committing(), ended.generation());
-                match slot.swing(&ended, fresh.clone(), &guard) {
-                    Ok(Retired(old)) => std::mem::forget(old),
+                let fresh = Revision::new(Link::installing(), ended.generation());
+                match slot.swing(&ended, fresh.clone(), &world.clock, &guard) {
+                    Ok(old) => std::mem::forget(old),
                     Err(lost) => {
                         fresh.end(SUPERSEDED);
                         std::mem::forget(lost);
@@ -281,7 +285,7 @@ fn a_captured_view_is_sealed() {
             let world = world.clone();
             thread::spawn(move || {
                 let guard = pin();
-                let at = world.clock.capture();
+                let at = world.clock.capture().unwrap();
                 let first = order.map(|file| in_view(&world, file, at, &guard));
                 let again = order.map(|file| in_view(&world, file, at, &guard));
                 assert_eq!(first, again, "the view changed");
@@ -298,6 +302,7 @@ fn a_captured_view_is_sealed() {
             };
             let fresh: Vec<_> = world.files.iter().zip(fresh).map(install).collect();
             commit(fresh.iter().map(|fresh| &**fresh), Some(&shared));
+            ((), true)
         });
         join(captures.into());
         std::mem::forget(shared);
@@ -305,15 +310,5 @@ fn a_captured_view_is_sealed() {
 }
 
 fn in_view(world: &World, file: usize, at: u64, guard: &Guard) -> u64 {
-    let mut revision = world.files[file].head(guard).unwrap();
-    loop {
-        let stamp = back::stamp(revision, &world.clock);
-        if stamp != 0 && stamp <= at {
-            return revision.generation();
-        }
-        match back::prev(revision, guard) {
-            Some(prev) => revision = prev,
-            None => return revision.generation(),
-        }
-    }
+    world.files[file].seen_at(at, &world.clock, guard).map_or(0, |revision| revision.generation())
 }
