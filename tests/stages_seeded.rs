@@ -3,8 +3,8 @@
 //! `SHARDRUN_SEEDS` says how many seeds are run, `SHARDRUN_SEED` runs one of them alone.
 
 use shardrun::{
-    BatchHandle, Driver, Host, Moved, Pool, Priority, Request, Runtime, Stage, StageCx, StageError, StageHandle,
-    StageValue, Stages,
+    BatchHandle, Driver, Host, Moved, Pool, Priority, Removed, Request, Runtime, Stage, StageCx, StageError,
+    StageHandle, StageValue, Stages,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -148,21 +148,44 @@ impl Host for Faulty {
 /// What the model knows of a file.
 #[derive(Clone, Default)]
 struct File {
+    /// The last generation of each life that has ended.
+    ended: Vec<u64>,
     generation: u64,
     overlay: Option<u64>,
-    /// The texts from which each generation may have been made.
-    texts: HashMap<u64, HashSet<u64>>,
+    /// The texts from which each generation of each life may have been made.
+    texts: HashMap<(usize, u64), HashSet<u64>>,
 }
 
 impl File {
+    /// Which life of the file in which generation stands.
+    fn now(&self) -> (usize, u64) {
+        (self.ended.len(), self.generation)
+    }
+
     fn moves_on(&mut self, overlay: Option<u64>, stored: u64) {
         self.generation += 1;
         self.overlay = overlay;
-        self.texts.insert(self.generation, HashSet::from([overlay.unwrap_or(stored)]));
-        if self.generation == 1 && overlay.is_none() {
-            let before = self.texts.remove(&0).unwrap_or_default();
-            self.texts.entry(1).or_default().extend(before);
+        let (life, generation) = self.now();
+        self.texts.insert((life, generation), HashSet::from([overlay.unwrap_or(stored)]));
+        if generation == 1 && overlay.is_none() {
+            let before = self.texts.remove(&(life, 0)).unwrap_or_default();
+            self.texts.entry((life, 1)).or_default().extend(before);
         }
+    }
+
+    /// Its life ends. Whether there was one.
+    fn ends(&mut self) -> bool {
+        let lived = self.generation > 0;
+        if lived {
+            self.ended.push(self.generation);
+            (self.generation, self.overlay) = (0, None);
+        }
+        lived
+    }
+
+    /// The newest generation that a life had, or has.
+    fn newest(&self, life: usize) -> u64 {
+        self.ended.get(life).copied().unwrap_or(self.generation)
     }
 }
 
@@ -170,6 +193,7 @@ impl File {
 struct Asked {
     handle: StageHandle<Faulty>,
     file: usize,
+    life: usize,
     generation: u64,
     cancelled: bool,
 }
@@ -230,9 +254,9 @@ impl Timeline {
     fn store(&mut self, file: usize) {
         let text = self.text();
         self.state.lock().unwrap().stored[file] = text;
-        let generation = self.files[file].generation;
+        let now = self.files[file].now();
         if self.files[file].overlay.is_none() {
-            self.files[file].texts.entry(generation).or_default().insert(text);
+            self.files[file].texts.entry(now).or_default().insert(text);
         }
     }
 
@@ -241,10 +265,13 @@ impl Timeline {
         self.catch_up(file);
         let stored = self.stored(file);
         let text = edits.then(|| self.text());
-        if let Some(text) = text {
-            self.files[file].moves_on(Some(text), stored);
+        let rehomes = self.random.chance(8);
+        if text.is_some() || rehomes {
+            let overlay = text.or(self.files[file].overlay);
+            self.files[file].moves_on(overlay, stored);
         }
-        self.dress(file, text)
+        let request = self.dress(file, text);
+        if rehomes { request.rehome() } else { request }
     }
 
     fn dress(&mut self, file: usize, text: Option<u64>) -> Request<Faulty> {
@@ -276,8 +303,8 @@ impl Timeline {
     }
 
     fn note(&mut self, file: usize, handle: StageHandle<Faulty>) {
-        let generation = self.files[file].generation;
-        self.asked.push(Asked { handle, file, generation, cancelled: false });
+        let (life, generation) = self.files[file].now();
+        self.asked.push(Asked { handle, file, life, generation, cancelled: false });
     }
 
     fn note_batch(&mut self, files: Vec<usize>, batch: BatchHandle<Faulty>) {
@@ -308,11 +335,38 @@ impl Timeline {
         self.note_batch(files, batch);
     }
 
+    fn remove(&mut self) {
+        let file = self.random.below(FILES);
+        self.catch_up(file);
+        let removed = self.stages().remove(&file);
+        assert_eq!(removed == Removed::Gone, self.files[file].ends());
+    }
+
+    /// A reset, or a stop and a restart.
+    fn reset(&mut self) {
+        (0..FILES).for_each(|file| self.catch_up(file));
+        let stops = self.random.chance(50);
+        let many = if stops { self.stages().stop() } else { self.stages().reset() };
+        assert_eq!(many, self.files.iter_mut().map(File::ends).filter(|lived| *lived).count());
+        if stops {
+            let file = self.random.below(FILES);
+            let edits = self.random.chance(50).then_some(1);
+            let request = self.dress(file, edits);
+            let refused = self.stages().submit_batch([request]).into_handles().remove(0);
+            assert!(matches!(refused.wait(), Err(StageError::Shutdown)));
+            assert_eq!(self.stages().restart(), 0);
+        }
+    }
+
     fn invalidate(&mut self, closes: bool) {
         let file = self.random.below(FILES);
         self.catch_up(file);
         let known = self.files[file].generation > 0;
-        let moved = if closes { self.stages().close_file(&file) } else { self.stages().invalidate(&file) };
+        let moved = match closes {
+            true => self.stages().close_file(&file),
+            false if self.random.chance(30) => self.stages().rehome(&file),
+            false => self.stages().invalidate(&file),
+        };
         assert_eq!(moved, if known { Moved::On } else { Moved::Unknown });
         if known {
             let (overlay, stored) = (self.files[file].overlay.filter(|_| !closes), self.stored(file));
@@ -339,9 +393,11 @@ impl Timeline {
             0..25 => self.submit(false),
             25..38 => self.submit(true),
             38..48 => self.submit_batch(),
-            48..54 => self.invalidate(false),
-            54..58 => self.invalidate(true),
-            58..64 => self.cancel(),
+            48..53 => self.invalidate(false),
+            53..56 => self.invalidate(true),
+            56..60 => self.remove(),
+            60..61 => self.reset(),
+            61..64 => self.cancel(),
             64..66 if !self.asked.is_empty() => {
                 let at = self.random.below(self.asked.len());
                 drop(self.asked.swap_remove(at));
@@ -365,7 +421,7 @@ impl Timeline {
             self.catch_up(file);
             let generation = self.stages().generation(&file);
             assert_eq!(generation.unwrap_or(0), self.files[file].generation);
-            let texts = self.files[file].texts.get(&self.files[file].generation);
+            let texts = self.files[file].texts.get(&self.files[file].now());
             let fits = |made: Option<Arc<Made>>| {
                 assert!(made.is_none_or(|made| texts.unwrap().contains(&made.text)), "an old value was read");
             };
@@ -387,11 +443,17 @@ impl Timeline {
         let state = self.state.lock().unwrap();
         match answer {
             Ok(StageValue::Source(made) | StageValue::Analysis(made) | StageValue::Artifact(made)) => {
-                assert!(file.texts[&asked.generation].contains(&made.text), "a value of another generation");
+                let texts = &file.texts[&(asked.life, asked.generation)];
+                assert!(texts.contains(&made.text), "a value of another generation or life");
             }
-            Err(StageError::Superseded) => assert!(file.generation > asked.generation, "nothing superseded it"),
+            Err(StageError::Superseded) => {
+                assert!(file.newest(asked.life) > asked.generation, "nothing superseded it");
+            }
             Err(StageError::Cancelled) => assert!(asked.cancelled, "nobody cancelled it"),
-            Err(StageError::Shutdown) => assert!(self.over, "nothing was shut down"),
+            Err(StageError::Shutdown) => assert!(
+                self.over || (asked.life < file.ended.len() && file.newest(asked.life) == asked.generation),
+                "nothing was shut down"
+            ),
             Err(error) if error.is_not_found() => assert_eq!(asked.file, FILES - 1),
             Err(StageError::Failed(failure)) => {
                 assert_eq!((*failure.file(), failure.generation()), key, "a failure of something else");
@@ -405,8 +467,9 @@ impl Timeline {
     fn end(mut self) {
         match self.random.below(3) {
             0 => {
-                self.runtime.drive_all();
+                assert_eq!(self.stages().quiesce(), Ok(()));
                 self.look();
+                self.runtime.drive_all();
                 assert!(self.asked.is_empty(), "{} requests were never answered", self.asked.len());
                 assert_eq!(self.runtime.counters().queued, [0; 4]);
                 self.nothing_ran_twice();
@@ -429,12 +492,13 @@ impl Timeline {
         assert_eq!(self.alive.load(Ordering::Relaxed), 0, "payloads outlived the scheduler");
     }
 
-    /// A stage runs once a generation, unless it failed or was cancelled.
+    /// A stage runs once a generation of each life, unless it failed or was cancelled.
     fn nothing_ran_twice(&self) {
         let state = self.state.lock().unwrap();
         for (&(file, generation, stage, profile), &times) in &state.begun {
             let again = state.failed.contains(&(file, generation)) || self.cancelled.contains(&(file, generation));
-            assert!(times == 1 || again, "{stage} {profile} of {file} at {generation} ran {times} times");
+            let lives = 1 + self.files[file].ended.len();
+            assert!(times <= lives || again, "{stage} {profile} of {file} at {generation} ran {times} times");
         }
     }
 }

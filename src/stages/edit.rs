@@ -13,8 +13,8 @@ use super::slot::Slot;
 use super::versions::{Unshared, Versions, let_go};
 use crate::flight::Killed;
 use crate::observe::Event;
-use crate::sync::Arc;
 use crate::sync::epoch;
+use crate::sync::{Arc, mutant};
 
 /// What becomes of a file, and of the text that an edit gave it.
 pub(crate) enum Change<H: Host> {
@@ -83,7 +83,7 @@ impl<H: Host> Movable<Revision<H>> for File<'_, H> {
     }
 
     fn prepare(&mut self, old: &Revision<H>, fresh: &mut Revision<H>) -> bool {
-        if old.absent || self.slot.is_over() {
+        if (old.absent && !mutant("edit.over_the_mark")) || self.slot.is_over() {
             self.moved = Moved::Ended;
             return false;
         }

@@ -115,6 +115,7 @@ const ALONE: &[Seeded] = &[
     ("submit.joins_newer", "models::stages_whole::an_edit_is_answered_from_its_own_text_or_superseded"),
     ("flight.withdraw_without_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
+    ("edit.over_the_mark", "models::stages_whole::lives_end_and_begin_again_beside_requests_and_edits"),
 ];
 
 /// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.

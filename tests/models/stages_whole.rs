@@ -241,3 +241,63 @@ fn cancels_retries_and_a_shutdown_leave_nobody_waiting() {
         drop(stages);
     });
 }
+
+/// Requests and edits beside removals, re-homes and a reset: each is answered once, an edit from its own text or not at all, and
+/// what is asked for after that begins anew.
+#[test]
+fn lives_end_and_begin_again_beside_requests_and_edits() {
+    check(|| {
+        let (runtime, stages) = world();
+        let clients = [1, 2].map(|client| {
+            spawn(&stages, &runtime, move |stages, runtime| {
+                let first = stages.submit_request(Request::artifact(0, 1));
+                runtime.drive_one();
+                let batch = [0, 1].map(|file| Request::source(file).text(client));
+                let edited = stages.submit_batch_atomic(batch).into_handles();
+                runtime.drive_one();
+                let last = stages.submit_request(Request::analysis(0).text(client + 10).rehome());
+                runtime.drive_one();
+                (StageHandle::Artifact(first), edited, StageHandle::Analysis(last))
+            })
+        });
+        let remover = spawn(&stages, &runtime, |stages, runtime| {
+            stages.remove(&0);
+            runtime.drive_one();
+            stages.rehome(&1);
+            stages.remove(&0);
+        });
+        let resetter = spawn(&stages, &runtime, |stages, runtime| {
+            runtime.drive_one();
+            if stages.reset() == 0 {
+                stages.stop();
+                stages.restart();
+            }
+        });
+        let handles = clients.map(|client| client.join().unwrap());
+        remover.join().unwrap();
+        resetter.join().unwrap();
+        runtime.drive_all();
+        let answer = |mut handle: StageHandle<Numbers>| match handle.try_get().expect("a request was never answered") {
+            Ok(StageValue::Source(value) | StageValue::Analysis(value) | StageValue::Artifact(value)) => Some(*value),
+            Err(StageError::Superseded | StageError::Shutdown) => None,
+            Err(other) => panic!("an unexpected answer: {other}"),
+        };
+        for (client, (first, edited, last)) in handles.into_iter().enumerate() {
+            let client = client as u64 + 1;
+            let _ = answer(first);
+            assert!(edited.into_iter().map(answer).all(|value| value.is_none_or(|value| value == client)));
+            assert!(answer(last).is_none_or(|value| value == client + 10), "an edit was answered from another text");
+        }
+        assert!(stages.quiesce().is_ok());
+        for file in 0..2 {
+            stages.remove(&file);
+            assert!(!stages.has_file(&file));
+            let again = StageHandle::Analysis(stages.submit_request(Request::analysis(file)));
+            runtime.drive_all();
+            assert_eq!(answer(again), Some(0), "a life began with another's text");
+            assert_eq!(stages.generation(&file), Some(1));
+        }
+        assert_eq!((stages.len(), stages.counters().overlaid), (2, 0));
+        drop(stages);
+    });
+}
