@@ -7,7 +7,8 @@
 
 use super::outcome::RunReport;
 use super::status::TaskStatus;
-use std::collections::HashMap;
+use ahash::AHashMap;
+use smallvec::SmallVec;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -44,7 +45,7 @@ const MEMORY_STEP: u64 = 64 << 20;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
     runs: u64,
-    tasks: HashMap<String, Record>,
+    tasks: AHashMap<String, Record>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -85,7 +86,7 @@ impl History {
         let Some(runs) = head.strip_prefix(HEAD).and_then(|rest| rest.strip_prefix(' ')?.parse().ok()) else {
             return (Self::new(), Some(format!("cannot read version {head:?}; it begins anew")));
         };
-        let mut history = Self { runs, tasks: HashMap::new() };
+        let mut history = Self { runs, tasks: AHashMap::new() };
         let (mut damaged, mut whole) = (0, false);
         for line in lines {
             if line == "end" {
@@ -115,7 +116,10 @@ impl History {
             if name.is_empty() || !outcome.ran() || !tells {
                 continue;
             }
-            let record = self.tasks.entry(name.to_owned()).or_default();
+            if !self.tasks.contains_key(name) {
+                self.tasks.insert(name.to_owned(), Record::default());
+            }
+            let Some(record) = self.tasks.get_mut(name) else { continue };
             record.run = self.runs;
             record.failed = outcome.status() == TaskStatus::Failed;
             if !record.failed {
@@ -129,9 +133,10 @@ impl History {
 
     /// The median of a task's latest successes.
     pub fn predicted(&self, name: &str) -> Option<Duration> {
-        let mut durations = self.tasks.get(name)?.durations.clone();
-        durations.sort_unstable();
-        durations.get(durations.len().checked_sub(1)? / 2).map(|micros| Duration::from_micros(*micros))
+        let mut durations: SmallVec<[u64; SAMPLES_MAX]> = SmallVec::from_slice(&self.tasks.get(name)?.durations);
+        let middle = durations.len().checked_sub(1)? / 2;
+        let (_, median, _) = durations.select_nth_unstable(middle);
+        Some(Duration::from_micros(*median))
     }
 
     /// The most memory that a task held in its latest runs.
@@ -207,35 +212,66 @@ fn push(samples: &mut Vec<u64>, sample: u64) {
 impl Record {
     /// `run failed durations peaks name`, lists with commas, `-` for none; the name is last and escaped.
     fn write(&self, name: &str, into: &mut String) {
-        let list = |samples: &[u64]| match samples {
-            [] => "-".to_owned(),
-            samples => samples.iter().map(u64::to_string).collect::<Vec<_>>().join(","),
-        };
-        let (failed, name) = (u8::from(self.failed), name.escape_default());
-        _ = writeln!(into, "{} {failed} {} {} {name}", self.run, list(&self.durations), list(&self.peaks));
+        _ = write!(into, "{} {} ", self.run, u8::from(self.failed));
+        write_list(&self.durations, into);
+        write_list(&self.peaks, into);
+        _ = writeln!(into, "{}", name.escape_default());
     }
 
     fn parse(line: &str) -> Option<(String, Self)> {
         let mut fields = line.splitn(5, ' ');
         let mut next = || fields.next();
-        let list = |field: &str| -> Option<Vec<u64>> {
-            if field == "-" { Some(Vec::new()) } else { field.split(',').map(|sample| sample.parse().ok()).collect() }
-        };
         let run = next()?.parse().ok()?;
         let failed = match next()? {
             "0" => false,
             "1" => true,
             _ => return None,
         };
-        let (durations, peaks) = (list(next()?)?, list(next()?)?);
+        let (durations, peaks) = (parse_list(next()?)?, parse_list(next()?)?);
         let name = unescape(next()?)?;
         let fits = durations.len() <= SAMPLES_MAX && peaks.len() <= SAMPLES_MAX && !name.is_empty();
         fits.then_some((name, Self { run, failed, durations, peaks }))
     }
 }
 
+fn write_list(samples: &[u64], into: &mut String) {
+    if samples.is_empty() {
+        into.push('-');
+    }
+    for (at, sample) in samples.iter().enumerate() {
+        if at > 0 {
+            into.push(',');
+        }
+        _ = write!(into, "{sample}");
+    }
+    into.push(' ');
+}
+
+fn parse_list(field: &str) -> Option<Vec<u64>> {
+    if field == "-" {
+        return Some(Vec::new());
+    }
+    let mut samples = Vec::with_capacity(SAMPLES_MAX);
+    let mut sample = None;
+    // A file has many of them, so they are read byte by byte.
+    for byte in field.bytes().chain([b',']) {
+        match byte {
+            b'0'..=b'9' => {
+                let digit = u64::from(byte - b'0');
+                sample = Some(sample.unwrap_or(0_u64).checked_mul(10)?.checked_add(digit)?);
+            }
+            b',' => samples.push(sample.take()?),
+            _ => return None,
+        }
+    }
+    Some(samples)
+}
+
 /// Undoes `escape_default`.
 fn unescape(text: &str) -> Option<String> {
+    if !text.contains('\\') {
+        return Some(text.to_owned());
+    }
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
     while let Some(char) = chars.next() {

@@ -53,9 +53,6 @@ impl<'f> Links<'f> {
                 format!("`default` names `{}`, which is no task{}", name.name, links.hint(&name.name)),
             );
         }
-        if faults.are_none() {
-            links.check_rings(faults);
-        }
         links
     }
 
@@ -123,13 +120,12 @@ impl<'f> Links<'f> {
         }
     }
 
-    /// Looks for tasks that depend on one another in a ring, in the whole file.
-    fn check_rings(&self, faults: &Faults) {
-        let path = match self.build(&vec![true; self.on.len()], &History::new(), None) {
-            Ok(_) => return,
-            Err(PlanError::Cycle { path }) => path,
-            Err(PlanError::SelfDependency { task }) => vec![task.clone(), task],
-            Err(error) => return faults.add(0, None, error),
+    /// A plan was refused: says which task of the file is at fault, if it is one.
+    fn refused(&self, error: PlanError, faults: &Faults) {
+        let path = match error {
+            PlanError::Cycle { path } => path,
+            PlanError::SelfDependency { task } => vec![task.clone(), task],
+            error => return faults.add(0, None, error),
         };
         let [first, second, ..] = &path[..] else { return };
         let Some(task) = self.places.get(first.as_str()).map(|place| &self.file.tasks[*place]) else { return };
@@ -172,8 +168,18 @@ impl<'f> Links<'f> {
         plan.build()
     }
 
-    /// The tasks that are named, or the file's default ones, or all, and everything that they depend on.
-    pub(super) fn choose(&self, names: &[String], history: &History, concurrency: u32) -> Result<Chosen, String> {
+    /// The tasks that are named, or the file's default ones, or all, and everything that they depend on. None if something is
+    /// wrong in the file, also with other tasks: it is in `faults`.
+    ///
+    /// # Errors
+    /// If a name is none of a task.
+    pub(super) fn choose(
+        &self,
+        names: &[String],
+        history: &History,
+        concurrency: u32,
+        faults: &Faults,
+    ) -> Result<Option<Chosen>, String> {
         let tasks = &self.file.tasks;
         let mut roots = Vec::new();
         for name in names {
@@ -196,11 +202,22 @@ impl<'f> Links<'f> {
                 roots.extend(&self.on[place]);
             }
         }
-        let plan = self.build(&wanted, history, Some(concurrency)).map_err(|error| error.to_string())?;
+        let whole = if wanted.contains(&false) {
+            self.build(&vec![true; tasks.len()], &History::new(), None).err()
+        } else {
+            None
+        };
+        let plan = match whole.map_or_else(|| self.build(&wanted, history, Some(concurrency)), Err) {
+            Ok(plan) => plan,
+            Err(error) => {
+                self.refused(error, faults);
+                return Ok(None);
+            }
+        };
         let places: Vec<usize> = (0..tasks.len()).filter(|place| wanted[*place]).collect();
         let named = places.iter().map(|place| named[*place]).collect();
         let budget = self.budget(&plan, &places);
-        Ok(Chosen { plan: Arc::new(plan), places, named, budget })
+        Ok(Some(Chosen { plan: Arc::new(plan), places, named, budget }))
     }
 
     fn budget(&self, plan: &Plan, places: &[usize]) -> Option<ResourceBudget> {

@@ -157,11 +157,8 @@ impl<'f> Minder<'f> {
         if let Some(started) = process.started()
             && let Some(output) = &started.output
         {
-            let mark = |kind| EventData::new_u64(at as u64 * 2 + kind);
-            // The end stays readable, and is told once. If one of the two fails, dropping the process ends it.
-            epoll::add(&self.epoll, output, mark(0), EventFlags::IN).map_err(io::Error::from)?;
-            epoll::add(&self.epoll, &started.ended, mark(1), EventFlags::IN | EventFlags::ONESHOT)
-                .map_err(io::Error::from)?;
+            // If it fails, dropping the process ends it.
+            epoll::add(&self.epoll, output, mark(at, false), EventFlags::IN).map_err(io::Error::from)?;
         }
         minded.needle = task.ready.as_deref().map(Needle::new);
         minded.process = Some(process);
@@ -182,7 +179,7 @@ impl<'f> Minder<'f> {
     }
 
     fn arm(&mut self, at: usize, minded: &mut Minded) {
-        let deadline = minded.process.as_ref().map_or(minded.again, |process| process.deadline);
+        let deadline = minded.process.as_ref().map_or(minded.again, Process::deadline);
         self.timer += 1;
         minded.timer = self.timer;
         if let Some(deadline) = deadline {
@@ -242,23 +239,28 @@ impl<'f> Minder<'f> {
                 self.minded[at] = Some(minded);
                 return;
             }
+        } else {
+            watch(&self.epoll, at, process, now);
         }
-        self.look(at, minded, now);
+        self.go_on(at, minded, now);
     }
 
     fn due(&mut self, at: usize, now: Instant) {
         let Some(mut minded) = self.minded[at].take() else { return };
         match &mut minded.process {
             Some(process) => {
+                if process.is_to_be_looked_at(now) {
+                    watch(&self.epoll, at, process, now);
+                }
                 process.due(now);
-                self.look(at, minded, now);
+                self.go_on(at, minded, now);
             }
             None => self.attempt(at, minded, now),
         }
     }
 
     /// Goes on with a task whose process may be over.
-    fn look(&mut self, at: usize, mut minded: Minded, now: Instant) {
+    fn go_on(&mut self, at: usize, mut minded: Minded, now: Instant) {
         match minded.process.take() {
             Some(process) if process.is_over() => self.over(at, minded, process.finish(), now),
             process => {
@@ -316,7 +318,7 @@ impl<'f> Minder<'f> {
                     continue;
                 }
             }
-            self.look(at, minded, now);
+            self.go_on(at, minded, now);
         }
     }
 
@@ -334,8 +336,22 @@ impl<'f> Minder<'f> {
             if let Some(process) = &mut minded.process {
                 process.kill();
             }
-            self.look(at, minded, now);
+            self.go_on(at, minded, now);
         }
+    }
+}
+
+/// The mark of a task's output, or of its process's end.
+fn mark(at: usize, exited: bool) -> EventData {
+    EventData::new_u64(at as u64 * 2 + u64::from(exited))
+}
+
+/// Looks whether a process has ended, and sees to it that its end will be heard of if not.
+fn watch(epoll: &OwnedFd, at: usize, process: &mut Process, now: Instant) {
+    // It stays readable, and is told once.
+    let flags = EventFlags::IN | EventFlags::ONESHOT;
+    if process.look(now).is_some_and(|ends| epoll::add(epoll, ends, mark(at, true), flags).is_err()) {
+        process.look_again(now);
     }
 }
 

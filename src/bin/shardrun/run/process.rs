@@ -3,18 +3,25 @@
 //!
 //! A command is over when its process has ended and its output is closed. The process is reaped last, after its group was
 //! killed: until then its number, which is the group's, cannot be given to anybody else.
+//!
+//! Most commands close their output by ending. So it is enough to hear of that, and then to look whether the process has ended, too.
+//! Only for one that lasts, or closes its output before, a descriptor is made that tells of its end: it would cost a short
+//! command half of what all else costs.
 #![forbid(unsafe_code)]
 
 use super::shape::Task;
 use super::spawn::Started;
-use rustix::process::{Signal, kill_process_group};
+use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// How long an output may stay open once the process has ended.
 const LINGER: Duration = Duration::from_secs(1);
+/// A command that lasts as long is watched.
+const WATCH_AFTER: Duration = Duration::from_millis(20);
 /// The exit code of what took too long, as the command `timeout` has it.
 const TIMED_OUT: i32 = 124;
 
@@ -65,15 +72,54 @@ pub(super) struct Process {
     grace: Duration,
     exited: bool,
     closed: bool,
-    /// When `due` wants to be called.
-    pub(super) deadline: Option<Instant>,
+    deadline: Option<Instant>,
+    watch: Watch,
+}
+
+/// How the end of the process will be heard of.
+enum Watch {
+    /// By its output, and by a look at this time.
+    At(Instant),
+    /// By this descriptor, which is readable then.
+    By(OwnedFd),
 }
 
 impl Process {
     pub(super) fn new(started: Started, task: &Task, now: Instant) -> Self {
         let deadline = task.timeout.and_then(|timeout| now.checked_add(timeout));
-        let (started, grace) = (Some(started), task.grace);
-        Self { started, phase: Phase::Running, why: None, grace, exited: false, closed: false, deadline }
+        let (started, grace, watch) = (Some(started), task.grace, Watch::At(now + WATCH_AFTER));
+        Self { started, phase: Phase::Running, why: None, grace, exited: false, closed: false, deadline, watch }
+    }
+
+    /// When `due` wants to be called.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self.watch {
+            Watch::At(at) if !self.exited => Some(self.deadline.map_or(at, |deadline| deadline.min(at))),
+            _ => self.deadline,
+        }
+    }
+
+    /// Looks whether the process has ended. If not, what tells of that is returned once, to be waited for.
+    pub(super) fn look(&mut self, now: Instant) -> Option<BorrowedFd<'_>> {
+        let pid = self.started.as_ref().filter(|_| !self.exited)?.pid;
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        // An error says that somebody else was told.
+        if !matches!(waitid(WaitId::Pid(pid), options), Ok(None)) {
+            self.exited(now);
+            return None;
+        }
+        if matches!(self.watch, Watch::By(_)) {
+            return None;
+        }
+        match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => self.watch = Watch::By(descriptor),
+            // Too many files are open, perhaps: it is looked at from time to time.
+            Err(_) => self.look_again(now),
+        }
+        match &self.watch {
+            Watch::By(descriptor) => Some(descriptor.as_fd()),
+            Watch::At(_) => None,
+        }
     }
 
     pub(super) fn started(&self) -> Option<&Started> {
@@ -140,8 +186,21 @@ impl Process {
         }
     }
 
-    /// The deadline has come.
+    /// What `look` returned cannot be waited for.
+    pub(super) fn look_again(&mut self, now: Instant) {
+        self.watch = Watch::At(now + WATCH_AFTER);
+    }
+
+    /// Whether it is time to look.
+    pub(super) fn is_to_be_looked_at(&self, now: Instant) -> bool {
+        matches!(self.watch, Watch::At(at) if at <= now)
+    }
+
+    /// A deadline has come, its own or that for a look.
     pub(super) fn due(&mut self, now: Instant) {
+        if self.deadline.is_none_or(|deadline| deadline > now) {
+            return;
+        }
         self.deadline = None;
         match self.phase {
             _ if self.exited => self.close(),

@@ -7,7 +7,7 @@ use super::minder::told;
 use super::process::End;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shardrun::{Plan, Tally, TaskId, TaskOutcome, TaskStatus};
-use std::fmt::Write as _;
+use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -73,9 +73,8 @@ impl Screen {
             // A group: it has done nothing.
             return;
         }
-        let header = self.header(outcome, printed.as_ref());
+        self.header(outcome, printed.as_ref());
         let output = printed.map(|printed| printed.output).filter(|output| !output.is_empty());
-        self.out.extend_from_slice(header.as_bytes());
         match output {
             Some(output) if failed && self.held.len() + output.len() <= HELD_BYTES_MAX => {
                 _ = writeln!(self.held, "\n---- {}", self.plan.name(task));
@@ -86,42 +85,45 @@ impl Screen {
         }
     }
 
-    fn header(&self, outcome: &TaskOutcome, printed: Option<&Printed>) -> String {
+    /// Writes the line that says how a task ended.
+    fn header(&mut self, outcome: &TaskOutcome, printed: Option<&Printed>) {
         let (word, color) = match outcome.status() {
             TaskStatus::Failed => ("FAILED", 31),
             TaskStatus::Skipped => ("skipped", 33),
             TaskStatus::Aborted => ("aborted", 33),
             _ => ("ok", 32),
         };
-        let name = self.plan.name(outcome.task());
-        let mut line = match self.color {
-            true => format!("\x1b[{color}m{word:<8}\x1b[0m{name}"),
-            false => format!("{word:<8}{name}"),
+        let (plan, out) = (&self.plan, &mut self.out);
+        let name = plan.name(outcome.task());
+        _ = match self.color {
+            true => write!(out, "\x1b[{color}m{word:<8}\x1b[0m{name}"),
+            false => write!(out, "{word:<8}{name}"),
         };
-        let mut details = Vec::new();
-        if printed.is_none() && outcome.ran() && outcome.status() == TaskStatus::Failed {
-            details.push("could not be started".to_owned());
-        }
-        if let Some(printed) = printed.filter(|_| outcome.status() == TaskStatus::Failed) {
-            details.push(told(printed.end));
+        let mut before = ": ";
+        let mut detail = |detail: fmt::Arguments<'_>| {
+            _ = write!(out, "{before}{detail}");
+            before = ", ";
+        };
+        match printed {
+            Some(printed) if outcome.status() == TaskStatus::Failed => detail(format_args!("{}", told(printed.end))),
+            None if outcome.status() == TaskStatus::Failed && outcome.ran() => {
+                detail(format_args!("could not be started"))
+            }
+            _ => {}
         }
         if let Some(root) = outcome.blocked_by() {
-            details.push(format!("because of {}", self.plan.name(root)));
+            detail(format_args!("because of {}", plan.name(root)));
         }
         if let Some(attempts) = printed.map(|printed| printed.attempts).filter(|attempts| *attempts > 1) {
-            details.push(format!("{attempts} attempts"));
+            detail(format_args!("{attempts} attempts"));
         }
         if outcome.ran() && !outcome.duration().is_zero() {
-            details.push(time(outcome.duration()));
+            detail(format_args!("{}", Time(outcome.duration())));
         }
         if outcome.is_tainted() {
-            details.push("behind a failure".to_owned());
+            detail(format_args!("behind a failure"));
         }
-        if !details.is_empty() {
-            _ = write!(line, ": {}", details.join(", "));
-        }
-        line.push('\n');
-        line
+        out.push(b'\n');
     }
 
     /// A line of a task that keeps running.
@@ -241,12 +243,21 @@ fn bar(tasks: usize) -> ProgressBar {
 }
 
 /// A time for people.
-pub(super) fn time(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0 => format!("{} ms", time.as_millis()),
-        1..10 => format!("{:.2} s", time.as_secs_f64()),
-        10..60 => format!("{:.1} s", time.as_secs_f64()),
-        _ => format!("{} min {:02} s", seconds / 60, seconds % 60),
+pub(super) struct Time(pub(super) Duration);
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        match seconds {
+            0 => write!(f, "{} ms", self.0.subsec_millis()),
+            1..10 => write!(f, "{:.2} s", self.0.as_secs_f64()),
+            10..60 => write!(f, "{:.1} s", self.0.as_secs_f64()),
+            _ => write!(f, "{} min {:02} s", seconds / 60, seconds % 60),
+        }
     }
+}
+
+/// The same as a text of its own.
+pub(super) fn time(time: Duration) -> String {
+    Time(time).to_string()
 }

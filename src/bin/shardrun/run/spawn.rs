@@ -3,11 +3,10 @@
 #![forbid(unsafe_code)]
 
 use super::shape::{Command, Task};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::Pid;
 use shardrun::TaskFailure;
 use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader};
-use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -17,8 +16,6 @@ pub(super) struct Started {
     pub(super) child: Child,
     /// Of the process, and of the group that it leads.
     pub(super) pid: Pid,
-    /// Is readable once the process has ended.
-    pub(super) ended: OwnedFd,
     /// None once it was closed.
     pub(super) output: Option<PipeReader>,
 }
@@ -65,18 +62,9 @@ impl Spawner {
         }
         let (output, input) = io::pipe()?;
         words.stdin(Stdio::inherit()).stdout(input.try_clone()?).stderr(input).process_group(0);
-        let mut child = words.spawn().map_err(|error| failure(error, &program, directory))?;
-        // From here on the pipe's other end is open in the child alone.
-        drop(words);
-        let pid = Pid::from_child(&child);
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(ended) => Ok(Started { child, pid, ended, output: Some(output) }),
-            Err(error) => {
-                _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
-                _ = child.wait();
-                Err(TaskFailure::from(io::Error::from(error)))
-            }
-        }
+        let child = words.spawn().map_err(|error| failure(error, &program, directory))?;
+        // With `words` this process's last hold of the pipe's other end goes.
+        Ok(Started { pid: Pid::from_child(&child), child, output: Some(output) })
     }
 }
 
