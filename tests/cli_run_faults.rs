@@ -222,7 +222,7 @@ fn a_closed_pipe_and_a_full_disk_are_told_once_and_the_rest_goes_on() {
 fn a_server_runs_until_the_rest_is_done() {
     let server = "
 [tasks.server]
-command = 'echo x >> starts; echo warming; echo ready > gate; read go < go; echo listening on 80; echo $$ > pid; exec sleep 1000'
+command = 'echo x >> starts; echo warming; echo ready > gate; read go < go; echo $$ > pid; echo listening on 80; exec sleep 1000'
 persistent = true
 ready = 'listening'
 [tasks.opener]

@@ -71,7 +71,9 @@ impl History {
     pub fn load(path: &Path) -> (Self, Vec<String>) {
         match fs::read(path) {
             Ok(bytes) => {
-                let (history, bad) = Self::parse(&String::from_utf8_lossy(&bytes));
+                let text = String::from_utf8(bytes);
+                let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+                let (history, bad) = Self::parse(&text);
                 let warning = bad.map(|bad| format!("history {}: {bad}", path.display()));
                 (history, warning.into_iter().collect())
             }
@@ -215,7 +217,12 @@ impl Record {
         _ = write!(into, "{} {} ", self.run, u8::from(self.failed));
         write_list(&self.durations, into);
         write_list(&self.peaks, into);
-        _ = writeln!(into, "{}", name.escape_default());
+        if name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'\'' | b'"')) {
+            into.push_str(name);
+            into.push('\n');
+        } else {
+            _ = writeln!(into, "{}", name.escape_default());
+        }
     }
 
     fn parse(line: &str) -> Option<(String, Self)> {
@@ -242,9 +249,24 @@ fn write_list(samples: &[u64], into: &mut String) {
         if at > 0 {
             into.push(',');
         }
-        _ = write!(into, "{sample}");
+        push_number(*sample, into);
     }
     into.push(' ');
+}
+
+/// A file has many numbers: this is several times as fast as formatting.
+fn push_number(mut number: u64, into: &mut String) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    into.extend(digits[at..].iter().map(|digit| char::from(*digit)));
 }
 
 fn parse_list(field: &str) -> Option<Vec<u64>> {
@@ -253,7 +275,6 @@ fn parse_list(field: &str) -> Option<Vec<u64>> {
     }
     let mut samples = Vec::with_capacity(SAMPLES_MAX);
     let mut sample = None;
-    // A file has many of them, so they are read byte by byte.
     for byte in field.bytes().chain([b',']) {
         match byte {
             b'0'..=b'9' => {

@@ -98,7 +98,7 @@ struct Course<'f, 's> {
 pub(super) fn run(tasks: &[Task], chosen: &Chosen, settings: Settings, screen: &mut Screen) -> io::Result<Went> {
     let Settings { mode, policies, makeflags, output_max } = settings;
     let interrupts = Interrupts::new()?;
-    let minder = Minder::new(tasks, Spawner::new(makeflags)?, output_max, &interrupts)?;
+    let minder = Minder::new(tasks, Spawner::new(makeflags)?, output_max);
     let clock = Arc::new(Monotonic(Instant::now()));
     let runtime = Runtime::builder().driver(Driver::Inline).clock(clock).build().map_err(io::Error::other)?;
     let desk = Desk::default();
@@ -169,7 +169,7 @@ impl Course<'_, '_> {
         let theirs = self.runtime.next_deadline().map(|at| at.saturating_sub(self.runtime.now()));
         let tick = self.screen.is_live().then_some(TICK);
         let limit = [ours, theirs, tick].into_iter().flatten().min();
-        if self.minder.wait(limit)? {
+        if self.minder.wait(&self.interrupts, limit)? {
             self.interrupted();
         }
         Ok(())

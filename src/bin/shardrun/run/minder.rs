@@ -5,10 +5,10 @@
 use super::answer::Promise;
 use super::capture::{Capture, Lines, Needle};
 use super::process::{End, Process, Why};
-use super::shape::{Command, Task};
+use super::shape::Task;
 use super::spawn::Spawner;
-use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use shardrun::{Ended, TaskFailure, TaskId};
@@ -19,10 +19,6 @@ use std::time::{Duration, Instant};
 
 /// Read at once.
 const READ_BYTES: usize = 64 << 10;
-/// Events taken at once.
-const EVENTS: usize = 64;
-/// The mark of what was registered from outside.
-const OUTSIDE: u64 = u64::MAX;
 
 /// A body has begun and waits for its command.
 pub(super) struct Order {
@@ -63,7 +59,6 @@ pub(super) struct Minder<'f> {
     tasks: &'f [Task],
     spawner: Spawner,
     output_max: usize,
-    epoll: OwnedFd,
     minded: Vec<Option<Minded>>,
     free: Vec<usize>,
     count: usize,
@@ -75,14 +70,12 @@ pub(super) struct Minder<'f> {
 }
 
 impl<'f> Minder<'f> {
-    /// Of tasks in the order of the file; what `outside` has to read wakes it too.
-    pub(super) fn new(tasks: &'f [Task], spawner: Spawner, output_max: usize, outside: impl AsFd) -> io::Result<Self> {
-        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, outside, EventData::new_u64(OUTSIDE), EventFlags::IN)?;
+    /// Of tasks in the order of the file.
+    pub(super) fn new(tasks: &'f [Task], spawner: Spawner, output_max: usize) -> Self {
         let (minded, free, timers) = (Vec::new(), Vec::new(), BinaryHeap::new());
         let (buffer, news) = (vec![0; READ_BYTES], Vec::new());
         let (count, timer, stopping) = (0, 0, false);
-        Ok(Self { tasks, spawner, output_max, epoll, minded, free, count, timers, timer, buffer, news, stopping })
+        Self { tasks, spawner, output_max, minded, free, count, timers, timer, buffer, news, stopping }
     }
 
     /// How many tasks it minds.
@@ -132,8 +125,10 @@ impl<'f> Minder<'f> {
         };
         minded.attempts += 1;
         minded.again = None;
-        match self.launch(at, &mut minded, task, command, now) {
-            Ok(()) => {
+        match self.spawner.start(task, command) {
+            Ok(started) => {
+                minded.process = Some(Process::new(started, task, now));
+                minded.needle = task.ready.as_deref().map(Needle::new);
                 self.news.push(News::Started(minded.task));
                 if task.persistent && task.ready.is_none() {
                     minded.is_ready();
@@ -143,26 +138,6 @@ impl<'f> Minder<'f> {
             }
             Err(failure) => self.give_up(at, minded, failure),
         }
-    }
-
-    fn launch(
-        &self,
-        at: usize,
-        minded: &mut Minded,
-        task: &Task,
-        command: &Command,
-        now: Instant,
-    ) -> Result<(), TaskFailure> {
-        let process = Process::new(self.spawner.start(task, command)?, task, now);
-        if let Some(started) = process.started()
-            && let Some(output) = &started.output
-        {
-            // If it fails, dropping the process ends it.
-            epoll::add(&self.epoll, output, mark(at, false), EventFlags::IN).map_err(io::Error::from)?;
-        }
-        minded.needle = task.ready.as_deref().map(Needle::new);
-        minded.process = Some(process);
-        Ok(())
     }
 
     /// The command cannot be started: trying again would not help.
@@ -199,27 +174,35 @@ impl<'f> Minder<'f> {
     }
 
     /// Waits until something happens, or for so long, and takes in what has happened. True if it was outside.
-    pub(super) fn wait(&mut self, limit: Option<Duration>) -> io::Result<bool> {
+    ///
+    /// It looks at all that run each time. They are as many as run at a time, and each costs far less than starting a command.
+    pub(super) fn wait(&mut self, outside: impl AsFd, limit: Option<Duration>) -> io::Result<bool> {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
-        let mut events = [Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; EVENTS];
-        let count = match epoll::wait(&self.epoll, &mut events[..], limit.as_ref()) {
-            Ok(count) => count,
-            Err(Errno::INTR) => 0,
+        let outside = (PollFd::from_borrowed_fd(outside.as_fd(), PollFlags::IN), None);
+        let running =
+            self.minded.iter().enumerate().filter_map(|(at, minded)| Some((at, minded.as_ref()?.process.as_ref()?)));
+        let theirs = running.flat_map(|(at, process)| {
+            let [output, end] = process.waits_for();
+            let wait = |fd, end| (PollFd::from_borrowed_fd(fd, PollFlags::IN), Some((at, end)));
+            output.map(|fd| wait(fd, false)).into_iter().chain(end.map(|fd| wait(fd, true)))
+        });
+        let (mut waits, places): (Vec<PollFd<'_>>, Vec<_>) = std::iter::once(outside).chain(theirs).unzip();
+        match poll(&mut waits, limit.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
-        };
-        let (now, mut outside) = (Instant::now(), false);
-        for event in &events[..count] {
-            match { event.data }.u64() {
-                OUTSIDE => outside = true,
-                mark => self.happened((mark / 2) as usize, mark % 2 == 1, now),
-            }
+        }
+        let happened = waits.iter().zip(places).filter(|(wait, _)| !wait.revents().is_empty());
+        let happened: Vec<Option<(usize, bool)>> = happened.map(|(_, place)| place).collect();
+        let now = Instant::now();
+        for (at, end) in happened.iter().flatten() {
+            self.happened(*at, *end, now);
         }
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
             if let Some(Reverse((_, at, _))) = self.timers.pop() {
                 self.due(at, now);
             }
         }
-        Ok(outside)
+        Ok(happened.contains(&None))
     }
 
     fn happened(&mut self, at: usize, exited: bool, now: Instant) {
@@ -240,7 +223,7 @@ impl<'f> Minder<'f> {
                 return;
             }
         } else {
-            watch(&self.epoll, at, process, now);
+            process.look(now);
         }
         self.go_on(at, minded, now);
     }
@@ -250,7 +233,7 @@ impl<'f> Minder<'f> {
         match &mut minded.process {
             Some(process) => {
                 if process.is_to_be_looked_at(now) {
-                    watch(&self.epoll, at, process, now);
+                    process.look(now);
                 }
                 process.due(now);
                 self.go_on(at, minded, now);
@@ -338,20 +321,6 @@ impl<'f> Minder<'f> {
             }
             self.go_on(at, minded, now);
         }
-    }
-}
-
-/// The mark of a task's output, or of its process's end.
-fn mark(at: usize, exited: bool) -> EventData {
-    EventData::new_u64(at as u64 * 2 + u64::from(exited))
-}
-
-/// Looks whether a process has ended, and sees to it that its end will be heard of if not.
-fn watch(epoll: &OwnedFd, at: usize, process: &mut Process, now: Instant) {
-    // It stays readable, and is told once.
-    let flags = EventFlags::IN | EventFlags::ONESHOT;
-    if process.look(now).is_some_and(|ends| epoll::add(epoll, ends, mark(at, true), flags).is_err()) {
-        process.look_again(now);
     }
 }
 

@@ -99,31 +99,27 @@ impl Process {
         }
     }
 
-    /// Looks whether the process has ended. If not, what tells of that is returned once, to be waited for.
-    pub(super) fn look(&mut self, now: Instant) -> Option<BorrowedFd<'_>> {
-        let pid = self.started.as_ref().filter(|_| !self.exited)?.pid;
+    /// What there is to be waited for: more output, and its end.
+    pub(super) fn waits_for(&self) -> [Option<BorrowedFd<'_>>; 2] {
+        let output = self.started.as_ref().and_then(|started| started.output.as_ref()).map(AsFd::as_fd);
+        match &self.watch {
+            Watch::By(descriptor) if !self.exited => [output, Some(descriptor.as_fd())],
+            _ => [output, None],
+        }
+    }
+
+    /// Looks whether the process has ended. If not, it will be watched.
+    pub(super) fn look(&mut self, now: Instant) {
+        let Some(pid) = self.started.as_ref().filter(|_| !self.exited).map(|started| started.pid) else { return };
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         // An error says that somebody else was told.
         if !matches!(waitid(WaitId::Pid(pid), options), Ok(None)) {
             self.exited(now);
-            return None;
+        } else if matches!(self.watch, Watch::At(_)) {
+            // If too many files are open it is looked at from time to time.
+            let descriptor = pidfd_open(pid, PidfdFlags::empty());
+            self.watch = descriptor.map_or(Watch::At(now + WATCH_AFTER), Watch::By);
         }
-        if matches!(self.watch, Watch::By(_)) {
-            return None;
-        }
-        match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(descriptor) => self.watch = Watch::By(descriptor),
-            // Too many files are open, perhaps: it is looked at from time to time.
-            Err(_) => self.look_again(now),
-        }
-        match &self.watch {
-            Watch::By(descriptor) => Some(descriptor.as_fd()),
-            Watch::At(_) => None,
-        }
-    }
-
-    pub(super) fn started(&self) -> Option<&Started> {
-        self.started.as_ref()
     }
 
     /// Reads what there is of its output, once. None if it has just been closed.
@@ -184,11 +180,6 @@ impl Process {
             self.deadline = None;
             self.signal(Signal::KILL);
         }
-    }
-
-    /// What `look` returned cannot be waited for.
-    pub(super) fn look_again(&mut self, now: Instant) {
-        self.watch = Watch::At(now + WATCH_AFTER);
     }
 
     /// Whether it is time to look.
