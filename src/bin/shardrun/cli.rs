@@ -2,6 +2,7 @@
 //! It does not know what the commands do.
 #![forbid(unsafe_code)]
 
+#[cfg(target_os = "linux")]
 use crate::run::RunArgs;
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
@@ -19,6 +20,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     Index(IndexArgs),
+    #[cfg(target_os = "linux")]
     Run(RunArgs),
 }
 

@@ -6,6 +6,7 @@ mod cli;
 mod console;
 mod index;
 mod output;
+#[cfg(target_os = "linux")]
 mod run;
 mod work;
 
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     match cli::Cli::parse().command {
         cli::Command::Index(args) => index(&args),
+        #[cfg(target_os = "linux")]
         cli::Command::Run(args) => run::run(&args),
     }
 }
