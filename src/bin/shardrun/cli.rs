@@ -70,6 +70,14 @@ pub(crate) struct IndexArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub(crate) affected: Vec<PathBuf>,
 
+    /// Stays after the index, sees what changes in the tree, and says what each burst of changes reaches
+    #[arg(long, conflicts_with = "affected")]
+    pub(crate) watch: bool,
+
+    /// A burst of changes has ended when nothing changed for so many milliseconds, or after ten times as many
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(..=60_000), requires = "watch")]
+    pub(crate) debounce: u64,
+
     /// How many workers; all the CPUs that this process may use if not given
     #[arg(short = 'j', long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,

@@ -5,6 +5,7 @@
 mod cli;
 mod console;
 mod index;
+mod interrupts;
 mod output;
 #[cfg(target_os = "linux")]
 mod run;

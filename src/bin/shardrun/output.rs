@@ -44,10 +44,12 @@ impl<D> Output<D> {
     }
 }
 
-/// Prints to standard output. A full disk or a reader that has gone is said like any other failure.
-pub(crate) fn print(text: &str, console: &mut Console) {
+/// Prints to standard output. A full disk or a reader that has gone is said like any other failure. Whether it was printed.
+pub(crate) fn print(text: &str, console: &mut Console) -> bool {
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         console.complain_of("standard output", error);
+        return false;
     }
+    true
 }

@@ -76,8 +76,10 @@ pub(crate) struct Indexer {
 pub(crate) struct Keep {
     /// The names of definitions, which only an outline shows.
     pub(crate) definitions: bool,
-    /// Where each single import leads: for an outline, and to tell whether it leads elsewhere later.
+    /// Where each single import leads, which only an outline shows.
     pub(crate) outcomes: bool,
+    /// What tells whether a file, or where its imports lead, has changed.
+    pub(crate) marks: bool,
 }
 
 impl Indexer {
@@ -131,15 +133,16 @@ impl Indexer {
             WORKER.with_borrow_mut(|worker| {
                 worker.load(file.on_disk(), self.bytes_max).map_err(IndexError::Read)?;
                 cx.check()?;
-                Ok::<_, IndexError>(worker.scan(file.path()))
+                let stamp = self.keep.marks.then(|| worker.stamp());
+                Ok::<_, IndexError>((worker.scan(file.path()), stamp))
             })
         };
         let (source, span) = self.timed(read);
-        let mut source = source?;
+        let (mut source, stamp) = source?;
         if !self.keep.definitions {
             source.facts.definitions.forget();
         }
-        Ok(Timed { source, span })
+        Ok(Timed { source, span, stamp })
     }
 }
 
@@ -159,6 +162,7 @@ impl Host for Indexer {
     fn source(&self, cx: &StageCx<'_, Self>, text: Text) -> Result<Scanned, IndexError> {
         match text {
             Text::OnDisk => self.read(cx).map(Scanned::Own),
+            Text::Resolved(source) => Ok(Scanned::Kept(source, None)),
             Text::Reaching(source, analysis) => Ok(Scanned::Kept(source, Some(analysis))),
         }
     }
@@ -169,8 +173,13 @@ impl Host for Indexer {
         }
         cx.check()?;
         let found = &source.source;
-        let (mut analysis, span) =
-            self.in_tree(cx.file(), |tree, number| self.timed(|| work::analyse(tree, number, found)))?;
+        let ((mut analysis, signature), span) = self.in_tree(cx.file(), |tree, number| {
+            self.timed(|| {
+                let analysis = work::analyse(tree, number, found);
+                let signature = self.keep.marks.then(|| analysis.signature(tree));
+                (analysis, signature)
+            })
+        })?;
         if !self.keep.outcomes {
             analysis.forget();
         }
@@ -180,6 +189,7 @@ impl Host for Indexer {
             hash: found.hash,
             invalid_at: found.invalid_at,
             analysis,
+            signature,
             source_span: source.span,
             span,
         }))

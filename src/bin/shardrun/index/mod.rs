@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod affected;
+mod complaints;
 mod condensed;
 mod cycles;
 mod file;
@@ -14,5 +15,7 @@ mod run;
 mod summary;
 mod totals;
 mod walk;
+mod watch;
 
+use run::known_tree;
 pub(crate) use run::{End, run};

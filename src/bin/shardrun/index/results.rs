@@ -5,6 +5,7 @@
 use crate::work;
 use crate::work::fingerprint::Hash;
 use crate::work::lang::Language;
+use crate::work::read::Stamp;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -33,8 +34,10 @@ impl Span {
 /// What a generation of a file starts from. The bytes of a file are never in memory but where a worker scans them.
 #[derive(Clone)]
 pub(crate) enum Text {
-    /// What is on disk, which has never been read.
+    /// What is on disk.
     OnDisk,
+    /// The file is what it was, and its imports may lead elsewhere now.
+    Resolved(Arc<Scanned>),
     /// The file and its imports are what they were: what it reaches is not.
     Reaching(Arc<Scanned>, Arc<Analysed>),
 }
@@ -43,6 +46,8 @@ pub(crate) enum Text {
 pub(crate) struct Timed {
     pub(crate) source: work::Source,
     pub(crate) span: Span,
+    /// Of the file when it was read, if files are watched.
+    pub(crate) stamp: Option<Stamp>,
 }
 
 /// The Source of a file: of its own generation, or of an older one that stands.
@@ -52,12 +57,20 @@ pub(crate) enum Scanned {
 }
 
 impl Scanned {
+    /// The one that was made in its own generation.
+    pub(crate) fn origin(self: Arc<Self>) -> Arc<Self> {
+        match &*self {
+            Self::Kept(origin, _) => origin.clone(),
+            Self::Own(_) => self,
+        }
+    }
+
     /// The same without the names of definitions.
     pub(crate) fn without_definitions(&self) -> Arc<Self> {
         let timed: &Timed = self;
         let mut source = timed.source.clone();
         source.facts.definitions.forget();
-        Arc::new(Self::Own(Timed { source, span: timed.span }))
+        Arc::new(Self::Own(Timed { source, span: timed.span, stamp: timed.stamp }))
     }
 }
 
@@ -81,6 +94,8 @@ pub(crate) struct Indexed {
     pub(crate) hash: Hash,
     pub(crate) invalid_at: Option<u64>,
     pub(crate) analysis: work::Analysis,
+    /// Of where the imports lead, if files are watched.
+    pub(crate) signature: Option<u64>,
     pub(crate) source_span: Span,
     pub(crate) span: Span,
 }

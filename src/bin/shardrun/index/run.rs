@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::affected;
+use super::complaints;
 use super::file::FileRef;
 use super::fingerprints;
 use super::host::{Indexer, Keep, name_thread};
@@ -10,16 +11,18 @@ use super::outputs::Outputs;
 use super::results::{Indexed, Made, Outlined, Profile, Text};
 use super::summary::{Asked, Summary};
 use super::totals::Totals;
-use super::walk::walk;
+use super::walk::{Found, walk};
+use super::watch::{self, Eyes, News};
 use crate::cli::IndexArgs;
 use crate::console::{Console, OneLine};
 use crate::output;
 use crate::work::fingerprint::Hash;
 use crate::work::read::Buffer;
 use crate::work::resolve::{Tree, manifests::MANIFEST_BYTES_MAX};
-use shardrun::{BatchHandle, FailureCause, Request, Runtime, StageError, StageHandle, StageValue, Stages, WorkerKind};
+use shardrun::{BatchHandle, Request, Runtime, StageError, StageHandle, StageValue, Stages, WorkerKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
 /// Files that are asked for at once; fewer with an outline, since the lines of all that are not yet written are in memory.
@@ -54,7 +57,10 @@ pub(crate) fn run(args: &IndexArgs, console: &mut Console) -> End {
     }
     let began = Instant::now();
     match builder.build() {
-        Ok(runtime) => Index::new(args, runtime, began, console).run(args, console),
+        Ok(runtime) => match Index::new(args, runtime, began, console) {
+            Some(index) => index.run(args, console),
+            None => End::Done,
+        },
         Err(error) => {
             console.complain_of("runtime", error);
             End::Done
@@ -74,14 +80,25 @@ struct Index {
     with_outline: bool,
     /// The hash of each file's content, if fingerprints are to be made.
     hashes: Option<Vec<Option<Hash>>>,
+    /// Sees changes from the first directory of the walk on, if the tree is to be watched.
+    eyes: Option<(Eyes, (Sender<News>, Receiver<News>))>,
 }
 
 impl Index {
-    fn new(args: &IndexArgs, runtime: Runtime, began: Instant, console: &mut Console) -> Self {
+    /// Nothing if the tree is to be watched and cannot be.
+    fn new(args: &IndexArgs, runtime: Runtime, began: Instant, console: &mut Console) -> Option<Self> {
+        let eyes = match args.watch.then(|| open_eyes(args)) {
+            Some(Err(error)) => {
+                console.complain(&args.dir, error);
+                return None;
+            }
+            Some(Ok(eyes)) => Some(eyes),
+            None => None,
+        };
         let with_outline = args.outline.is_some();
-        let keep = Keep { definitions: with_outline, outcomes: with_outline };
+        let keep = Keep { definitions: with_outline, outcomes: with_outline, marks: args.watch };
         let host = Indexer::new(args.max_size << 20, keep, began);
-        Index {
+        Some(Index {
             stages: Stages::builder(&runtime, host).expect_files(FILES_EXPECTED).build(),
             began,
             chunk: if with_outline { CHUNK_FILES_OUTLINED } else { CHUNK_FILES },
@@ -89,9 +106,10 @@ impl Index {
             outputs: Outputs::create(args, runtime.workers(), console),
             totals: Totals::default(),
             with_outline,
-            hashes: args.fingerprints.is_some().then(Vec::new),
+            hashes: (args.fingerprints.is_some() || args.watch).then(Vec::new),
+            eyes,
             runtime,
-        }
+        })
     }
 
     fn run(mut self, args: &IndexArgs, console: &mut Console) -> End {
@@ -105,17 +123,18 @@ impl Index {
         if !args.affected.is_empty() {
             asked.affected = Some(affected::of(&changed, &self.totals.graph, &tree));
         }
-        if let Some(hashes) = self.hashes.take() {
-            asked.fingerprint = Some(self.fingerprints(&files, &hashes, console));
+        let made = self.hashes.take().map(|hashes| self.fingerprints(&files, &hashes, console));
+        if let (Some(made), Some(_)) = (&made, &args.fingerprints) {
+            asked.fingerprint = Some(fingerprints::of_tree(files.iter().zip(made.iter().map(Option::as_ref))));
         }
         console.finish();
         self.outputs.finish(&tree, &self.totals, console);
         let wall = self.began.elapsed();
-        // A worker adds up a period of work when it ends, so all of them end first; dropping the runtime would do it anyway.
-        self.runtime.shutdown();
+        if self.eyes.is_none() {
+            // A worker adds up a period of work when it ends, so all of them end first; dropping the runtime would do it anyway.
+            self.runtime.shutdown();
+        }
         let counters = self.runtime.counters();
-        // Taking apart what is known of each file would take longer than the system takes for the whole.
-        std::mem::forget(self.stages);
         let summary =
             Summary { tree: &tree, totals: &self.totals, cycles: &cycles, counters: &counters, wall, asked: &asked };
         if args.json {
@@ -125,28 +144,44 @@ impl Index {
         } else if !args.quiet {
             output::print(&summary.table(), console);
         }
+        let Index { runtime, stages, eyes, .. } = self;
+        match eyes {
+            Some((eyes, news)) => {
+                let fingerprints = made.unwrap_or_default();
+                let indexed = watch::Indexed { runtime, stages, files, tree, fingerprints, eyes, news };
+                watch::run(indexed, args, console);
+            }
+            // Taking apart what is known of each file would take longer than the system takes for the whole.
+            None => std::mem::forget(stages),
+        }
         End::Done
     }
 
-    /// Makes the fingerprints of all files and writes them; gives that of the tree.
-    fn fingerprints(&mut self, files: &[FileRef], hashes: &[Option<Hash>], console: &mut Console) -> Hash {
+    /// Makes the fingerprints of all files and writes them.
+    fn fingerprints(&mut self, files: &[FileRef], hashes: &[Option<Hash>], console: &mut Console) -> Vec<Option<Hash>> {
         let graph = self.totals.graph.clone();
         let made = fingerprints::of_all(&self.stages, files, hashes, graph, |file, span| {
             self.totals.stages[2].add(span);
             self.outputs.span(file.path(), "artifact", span, console);
         });
         self.outputs.fingerprints(files, &made, console);
-        fingerprints::of_tree(files.iter().zip(made.iter().map(Option::as_ref)))
+        made
     }
 
     /// Finds all files; nothing if there is no such directory. Meanwhile Source of the first ones is made, so that the workers
     /// do not wait for the walk.
-    fn walk(&self, args: &IndexArgs, console: &mut Console) -> Option<Vec<FileRef>> {
+    fn walk(&mut self, args: &IndexArgs, console: &mut Console) -> Option<Vec<FileRef>> {
         let mut files: Vec<FileRef> = Vec::new();
         let mut asked = 0;
         let mut ahead: VecDeque<BatchHandle<Indexer>> = VecDeque::new();
         let mut chunks_left = if self.with_outline { CHUNKS_AHEAD_OUTLINED } else { usize::MAX };
-        let there = walk(args, console, |on_disk, console| {
+        let there = walk(args, None, console, |found, console| {
+            let on_disk = match (found, &mut self.eyes) {
+                (Found::File(path), _) => path,
+                (Found::Directory(_), None) => return,
+                // What is wrong with it is said when the watch begins, which looks at all of the tree once more.
+                (Found::Directory(path), Some((eyes, _))) => return drop(eyes.watch(&path)),
+            };
             let number = files.len() as u32;
             files.push(FileRef::new(number, number, &args.dir, on_disk));
             if files.len() - asked < self.chunk {
@@ -209,7 +244,7 @@ impl Index {
             Ok(StageValue::Source(_)) => self.totals.add_failed(),
             Err(error) => {
                 self.totals.add_failed();
-                failed(file, &error, console);
+                complaints::failed(file, &error, console);
             }
         }
         if let Some(hashes) = &mut self.hashes {
@@ -233,12 +268,7 @@ impl Index {
     }
 
     fn add_indexed(&mut self, file: &FileRef, indexed: &Indexed, outlined: Option<&Outlined>, console: &mut Console) {
-        if let Some(at) = indexed.invalid_at {
-            console.complain(
-                file.on_disk(),
-                format_args!("not UTF-8 from byte {at} on; counted all the same, names shown as far as they are text"),
-            );
-        }
+        complaints::odd_text(file, indexed, console);
         self.totals.add(indexed);
         if let Some(hashes) = &mut self.hashes {
             hashes.push(Some(indexed.hash));
@@ -247,22 +277,18 @@ impl Index {
     }
 }
 
+fn open_eyes(args: &IndexArgs) -> Result<(Eyes, (Sender<News>, Receiver<News>)), String> {
+    let (news, heard) = mpsc::channel();
+    Ok((Eyes::new(&args.dir, args.follow, news.clone())?, (news, heard)))
+}
+
 /// Paths, one a line; what would break a line is escaped.
 fn lines(paths: &[String]) -> String {
     paths.iter().map(|path| format!("{}\n", OneLine(path))).collect()
 }
 
-/// Says why a file was not indexed.
-fn failed(file: &FileRef, error: &StageError<Indexer>, console: &mut Console) {
-    match error.failure().map(|failure| failure.cause()) {
-        Some(FailureCause::Host(cause)) => console.complain(file.on_disk(), cause),
-        Some(FailureCause::Panicked(report)) => console.complain(file.on_disk(), report),
-        _ => console.complain(file.on_disk(), error),
-    }
-}
-
 /// The tree of all files that were found. Manifests are read for the names that they give.
-fn known_tree(files: &[FileRef]) -> Tree {
+pub(super) fn known_tree(files: &[FileRef]) -> Tree {
     let paths = files.iter().map(|file| file.path().into()).collect();
     let mut buffer = Buffer::new();
     Tree::new(paths, |number| {

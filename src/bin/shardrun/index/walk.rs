@@ -1,19 +1,37 @@
-//! Walks a directory for files.
+//! Walks a directory for files, all of it or what lies on the way to certain places.
 //! It does not know what becomes of them.
 #![forbid(unsafe_code)]
 
 use crate::cli::IndexArgs;
 use crate::console::Console;
 use ignore::{DirEntry, WalkBuilder};
+use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 use std::io;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-/// Calls `file` with the path of every regular file below the directory, sorted by name within each directory, and says what
+/// What a walk comes by.
+pub(crate) enum Found {
+    /// A regular file.
+    File(PathBuf),
+    /// A directory that is searched, the one where the walk begins among them.
+    Directory(PathBuf),
+}
+
+/// Places in a tree: of a walk that is bound to them, only what lies in them and on the way to them.
+pub(crate) type Places = BTreeSet<PathBuf>;
+
+/// Calls `found` with every regular file and directory below the directory, sorted by name within each directory, and says what
 /// cannot be read. Symbolic links are not followed unless asked for; one that leads back is said. False if there is no such
 /// directory.
-pub(crate) fn walk(args: &IndexArgs, console: &mut Console, mut file: impl FnMut(PathBuf, &mut Console)) -> bool {
+pub(crate) fn walk(
+    args: &IndexArgs,
+    places: Option<Places>,
+    console: &mut Console,
+    mut found: impl FnMut(Found, &mut Console),
+) -> bool {
     let root = args.dir.as_path();
     match fs::metadata(root) {
         Ok(data) if data.is_dir() => {}
@@ -32,7 +50,10 @@ pub(crate) fn walk(args: &IndexArgs, console: &mut Console, mut file: impl FnMut
         .hidden(!args.hidden)
         .follow_links(args.follow)
         .sort_by_file_name(|one, other| one.cmp(other))
-        .filter_entry(|entry| !(entry.depth() > 0 && entry.file_name() == ".git"))
+        .filter_entry(move |entry| {
+            let git = entry.depth() > 0 && entry.file_name() == ".git";
+            !git && places.as_ref().is_none_or(|places| is_on_the_way(entry.path(), places))
+        })
         .build();
     for entry in walk {
         match entry {
@@ -41,13 +62,24 @@ pub(crate) fn walk(args: &IndexArgs, console: &mut Console, mut file: impl FnMut
                 let Some(kind) = entry.file_type() else { continue };
                 if kind.is_symlink() {
                     link(&entry, console);
+                } else if kind.is_dir() {
+                    found(Found::Directory(entry.into_path()), console);
                 } else if kind.is_file() && !is_output(entry.path(), &outputs) {
-                    file(entry.into_path(), console);
+                    found(Found::File(entry.into_path()), console);
                 }
             }
         }
     }
     true
+}
+
+/// Whether the path lies in one of the places or one of these lies below it.
+fn is_on_the_way(path: &Path, places: &Places) -> bool {
+    path.ancestors().any(|above| places.contains(above))
+        || places
+            .range::<Path, _>((Bound::Included(path), Bound::Unbounded))
+            .next()
+            .is_some_and(|place| place.starts_with(path))
 }
 
 /// Whether the file is one that this very run writes.
@@ -97,5 +129,21 @@ fn plain<'e>(error: &'e ignore::Error, path: &'e Path) -> (&'e Path, &'e ignore:
         ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => plain(err, path),
         ignore::Error::Partial(errors) if errors.len() == 1 => plain(&errors[0], path),
         _ => (path, error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_walk_sees_what_lies_in_its_places_and_on_the_way() {
+        let places = ["t/a/b", "t/c.rs"].map(PathBuf::from).into();
+        for on in ["t", "t/a", "t/a/b", "t/a/b/c/d", "t/c.rs"] {
+            assert!(is_on_the_way(Path::new(on), &places), "{on}");
+        }
+        for off in ["t/a/bc", "t/a/a", "t/b", "t/c", "t/c.rsx"] {
+            assert!(!is_on_the_way(Path::new(off), &places), "{off}");
+        }
     }
 }

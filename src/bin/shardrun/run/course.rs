@@ -4,12 +4,12 @@
 
 use super::answer::promise;
 use super::graph::Chosen;
-use super::interrupts::Interrupts;
 use super::minder::{Minder, News, Order};
 use super::process::End;
 use super::screen::{Printed, Screen};
 use super::shape::Task;
 use super::spawn::Spawner;
+use crate::interrupts::Interrupts;
 use shardrun::{
     CancellationToken, Clock, ContinueMode, Driver, Plan, Policy, Run, RunHandle, RunObserver, RunReport, Runtime,
     TaskCx, TaskId, TaskOutcome,

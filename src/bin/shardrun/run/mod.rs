@@ -8,7 +8,6 @@ mod capture;
 mod course;
 mod faults;
 mod graph;
-mod interrupts;
 mod minder;
 mod parse;
 mod process;

@@ -5,6 +5,7 @@
 use super::facts::Lines;
 use super::resolve::{Tree, Verdict};
 use super::source::Source;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// What is known of a file within its tree.
 #[derive(Clone, Debug)]
@@ -29,6 +30,16 @@ impl Analysis {
             start = end as usize;
             (verdict, files)
         })
+    }
+
+    /// A hash over where each single import leads, by path: it differs if one of them leads elsewhere.
+    pub(crate) fn signature(&self, tree: &Tree) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (verdict, files) in self.outcomes() {
+            (verdict as u8, files.len()).hash(&mut hasher);
+            files.iter().for_each(|&file| tree.path(file).hash(&mut hasher));
+        }
+        hasher.finish()
     }
 
     /// Gives back what only an outline shows: where each single import leads.

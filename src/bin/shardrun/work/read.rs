@@ -2,9 +2,11 @@
 //! It does not know what is in the file.
 #![forbid(unsafe_code)]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// A buffer that grew beyond this for one file is given back after it.
 const KEEP_BYTES_MAX: usize = 4 << 20;
@@ -32,16 +34,75 @@ impl std::fmt::Display for ReadError {
     }
 }
 
+/// How young a change may be for a file's clock not to tell it from the next one.
+const YOUNG: Duration = Duration::from_millis(100);
+
+/// Tells, without its text, whether a file is still what it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(u64);
+
+impl Stamp {
+    /// Of a file that had just been changed: it may have changed once more within the same tick of its clock.
+    const YOUNG: Stamp = Stamp(0);
+
+    /// By what the system says of a file.
+    pub(crate) fn of(data: &Metadata) -> Self {
+        let changed = changed(data);
+        if changed.is_none_or(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < YOUNG)) {
+            return Self::YOUNG;
+        }
+        let mut hasher = DefaultHasher::new();
+        (changed, data.modified().ok(), data.len(), identity(data)).hash(&mut hasher);
+        Stamp(hasher.finish() | 1)
+    }
+
+    /// Whether a file with the stamp `now` is surely what it was with this one.
+    pub(crate) fn stands(self, now: Stamp) -> bool {
+        self == now && self != Self::YOUNG
+    }
+}
+
+/// When anything about the file was changed last.
+#[cfg(unix)]
+fn changed(data: &Metadata) -> Option<SystemTime> {
+    use std::os::unix::fs::MetadataExt;
+    let seconds = Duration::from_secs(u64::try_from(data.ctime()).ok()?);
+    SystemTime::UNIX_EPOCH.checked_add(seconds + Duration::from_nanos(u64::try_from(data.ctime_nsec()).ok()?))
+}
+
+#[cfg(not(unix))]
+fn changed(data: &Metadata) -> Option<SystemTime> {
+    data.modified().ok()
+}
+
+/// Tells one file from another that has taken its name.
+#[cfg(unix)]
+pub(crate) fn identity(data: &Metadata) -> (u64, u64) {
+    use std::os::unix::fs::MetadataExt;
+    (data.dev(), data.ino())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn identity(_data: &Metadata) -> (u64, u64) {
+    (0, 0)
+}
+
 /// The text of one file at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
     bytes: Vec<u8>,
     filled: usize,
+    data: Option<Metadata>,
 }
 
 impl Buffer {
     pub(crate) const fn new() -> Self {
-        Buffer { bytes: Vec::new(), filled: 0 }
+        Buffer { bytes: Vec::new(), filled: 0, data: None }
+    }
+
+    /// The stamp of the file that was read last, as it was before it was read.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.data.as_ref().map_or(Stamp::YOUNG, Stamp::of)
     }
 
     /// What the last `load` read.
@@ -62,6 +123,7 @@ impl Buffer {
             return Err(ReadError::NotAFile);
         }
         let size = data.len();
+        self.data = Some(data);
         if size > limit {
             return Err(ReadError::TooLarge { size, limit });
         }

@@ -4,7 +4,7 @@
 
 use super::facts::{Facts, Findings};
 use super::lang::{self, Language};
-use super::read::{Buffer, ReadError};
+use super::read::{Buffer, ReadError, Stamp};
 use std::path::Path;
 
 /// What is known of a file by itself.
@@ -33,6 +33,11 @@ impl Worker {
     /// Reads the file at `on_disk`, of at most `limit` bytes.
     pub(crate) fn load(&mut self, on_disk: &Path, limit: u64) -> Result<(), ReadError> {
         self.buffer.load(on_disk, limit)
+    }
+
+    /// The stamp of the file that was read last.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.buffer.stamp()
     }
 
     /// Finds what is in the file that was read last; `path` tells its language.

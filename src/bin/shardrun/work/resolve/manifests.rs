@@ -2,8 +2,15 @@
 //! It does not know TOML: it reads the tables `[package]` and `[lib]` line by line.
 #![forbid(unsafe_code)]
 
+use super::paths;
+
 /// A manifest larger than this, in bytes, is cut off there.
 pub(crate) const MANIFEST_BYTES_MAX: usize = 1 << 20;
+
+/// Whether a file of this path is one.
+pub(crate) fn is_manifest(path: &str) -> bool {
+    matches!(paths::name(path), "Cargo.toml" | "go.mod")
+}
 
 /// What a `Cargo.toml` says of its library: the name in `use`, and where its root file is if not at `src/lib.rs`.
 pub(crate) fn cargo(text: &str) -> Option<(String, Option<String>)> {

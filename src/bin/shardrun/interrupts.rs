@@ -2,6 +2,8 @@
 //! It does not know what is done about them.
 #![forbid(unsafe_code)]
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -9,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// Counts SIGINT, SIGTERM and SIGHUP from its making on.
-pub(super) struct Interrupts {
+pub(crate) struct Interrupts {
     /// A byte for each signal.
     heard: UnixStream,
     count: usize,
@@ -17,7 +19,7 @@ pub(super) struct Interrupts {
 
 impl Interrupts {
     /// Hears the signals from now on. Those that were ignored when the program started, as `nohup` has it, still are.
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let ignored = ignored();
         let (heard, tell) = UnixStream::pair()?;
         heard.set_nonblocking(true)?;
@@ -31,8 +33,19 @@ impl Interrupts {
         Ok(Self { heard, count: 0 })
     }
 
+    /// Waits for the next one; false if it cannot.
+    pub(crate) fn wait(&self) -> bool {
+        loop {
+            match poll(&mut [PollFd::new(&self.heard, PollFlags::IN)], None) {
+                Ok(_) => return true,
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// How many there were by now.
-    pub(super) fn count(&mut self) -> usize {
+    pub(crate) fn count(&mut self) -> usize {
         let mut bytes = [0; 64];
         while let Ok(count @ 1..) = self.heard.read(&mut bytes) {
             self.count += count;

@@ -1,0 +1,123 @@
+//! What a watch asks of the scheduler, and what it finds there.
+//! It does not know why it is asked, nor what follows from the answers.
+#![forbid(unsafe_code)]
+
+use super::super::file::FileRef;
+use super::super::host::Indexer;
+use super::super::results::{Analysed, Profile, Scanned, Text};
+use super::News;
+use super::model::Model;
+use crate::work::read::Stamp;
+use crate::work::{self};
+use shardrun::{Request, Runtime, StageResult, Stages};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// Files whose imports one job resolves anew.
+const CHUNK_FILES: usize = 256;
+
+/// Why a file is to be analysed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// Its text may be another.
+    Text,
+    /// Its imports may lead elsewhere.
+    Imports,
+}
+
+/// What became of requests, by the places of their files.
+pub(crate) type Answers = Vec<(u32, StageResult<Indexer>)>;
+
+/// The scheduler, and where its answers go.
+pub(crate) struct Desk {
+    pub(crate) stages: Stages<Indexer>,
+    pub(crate) runtime: Runtime,
+    pub(crate) news: Sender<News>,
+    /// How many times something was asked.
+    pub(crate) times: u64,
+}
+
+impl Desk {
+    /// Asks for all of these in one batch, and gives the number under which all answers come together.
+    pub(crate) fn ask(&mut self, requests: Vec<(u32, Request<Indexer>)>) -> u64 {
+        self.times += 1;
+        let (places, requests): (Vec<u32>, Vec<Request<Indexer>>) = requests.into_iter().unzip();
+        let handles = self.stages.submit_batch_atomic(requests).into_handles();
+        let (times, news) = (self.times, self.news.clone());
+        let gathering = async move {
+            let mut answers = Vec::with_capacity(places.len());
+            for (place, handle) in places.into_iter().zip(handles) {
+                answers.push((place, handle.await));
+            }
+            // Nobody hears it once the watch has ended.
+            let _ = news.send(News::Answered(times, answers));
+        };
+        self.runtime.spawn_future(gathering).detach();
+        times
+    }
+
+    /// Asks for the Analysis of a file.
+    pub(crate) fn analysis(&self, file: &FileRef, why: Why) -> Request<Indexer> {
+        let text = match (why, self.kept(file)) {
+            (Why::Imports, Some((source, _))) => Text::Resolved(source),
+            _ => Text::OnDisk,
+        };
+        Request::analysis(file.clone()).text(text).any()
+    }
+
+    /// Asks for the fingerprint of a file that is what it was, while what it reaches is not.
+    pub(crate) fn fingerprint_anew(&self, file: &FileRef) -> Request<Indexer> {
+        let request = Request::artifact(file.clone(), Profile::Fingerprint);
+        match self.kept(file) {
+            Some((source, Some(analysis))) => request.text(Text::Reaching(source, analysis)).any(),
+            _ => request.any(),
+        }
+    }
+
+    /// The Source of a file and its Analysis, as far as they are there: where a generation was to carry older ones on, those.
+    fn kept(&self, file: &FileRef) -> Option<(Arc<Scanned>, Option<Arc<Analysed>>)> {
+        let analysis = || self.stages.try_get_analysis(file).map(Analysed::origin);
+        match self.stages.overlay(file).as_deref() {
+            Some(Text::Reaching(source, analysis)) => Some((source.clone(), Some(analysis.clone()))),
+            Some(Text::Resolved(source)) => Some((source.clone(), analysis())),
+            Some(Text::OnDisk) | None => Some((self.stages.try_get_source(file)?.origin(), analysis())),
+        }
+    }
+
+    /// The Analysis of a file as it was when the index began to watch.
+    pub(crate) fn first_analysis(&self, file: &FileRef) -> Option<Arc<Analysed>> {
+        self.kept(file)?.1
+    }
+
+    /// The stamp of a file when it was read last.
+    pub(crate) fn stamp(&self, file: &FileRef) -> Option<Stamp> {
+        self.kept(file)?.0.stamp
+    }
+
+    /// The places of those files, apart from the ones in `work`, whose imports lead elsewhere in the tree as it is now.
+    pub(crate) fn led_elsewhere(&self, model: &Model, work: &BTreeMap<u32, Why>) -> Vec<u32> {
+        let suspects: Vec<(u32, u32, u64, Arc<Scanned>)> = (0..)
+            .zip(model.order())
+            .filter(|(_, place)| !work.contains_key(place))
+            .filter_map(|(number, &place)| {
+                let node = model.node(place);
+                let source = self.kept(&node.file)?.0;
+                let imports = source.source.facts.imports.len() > 0;
+                imports.then_some((number, place, node.marks?.signature, source))
+            })
+            .collect();
+        let check = |chunk: &[(u32, u32, u64, Arc<Scanned>)]| {
+            let (chunk, tree) = (chunk.to_vec(), model.tree().clone());
+            self.runtime.spawn(move || -> Vec<u32> {
+                let differs = |(number, _, signature, source): &&(u32, u32, u64, Arc<Scanned>)| {
+                    work::analyse(&tree, *number, &source.source).signature(&tree) != *signature
+                };
+                chunk.iter().filter(differs).map(|(_, place, ..)| *place).collect()
+            })
+        };
+        let checks: Vec<_> = suspects.chunks(CHUNK_FILES).map(check).collect();
+        // Only a panic of the resolver or a shutdown has no answer.
+        checks.into_iter().filter_map(|check| check.wait().ok()).flatten().collect()
+    }
+}
