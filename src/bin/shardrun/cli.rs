@@ -32,6 +32,7 @@ Examples:
   shardrun index --trace t.json .               besides, a trace to open in https://ui.perfetto.dev
   shardrun index --fingerprints f.jsonl .       besides, a hash for each file over it and all that it imports
   shardrun index . --affected src/a.rs          the files that reach this one through their imports, one a line
+  shardrun index --watch .                      stays, and says of each burst of changes what ran again and what it reaches
   shardrun index --dot g.dot . && dot -Tsvg g.dot -o g.svg
 
 A file that is gone, unreadable, too large, not UTF-8, or a link that leads back to itself gets one line on standard error,

@@ -12,7 +12,7 @@ use super::results::{Indexed, Made, Outlined, Profile, Text};
 use super::summary::{Asked, Summary};
 use super::totals::Totals;
 use super::walk::{Found, walk};
-use super::watch::{self, Eyes, News};
+use super::watch::{self, Senses};
 use crate::cli::IndexArgs;
 use crate::console::{Console, OneLine};
 use crate::output;
@@ -22,7 +22,6 @@ use crate::work::resolve::{Tree, manifests::MANIFEST_BYTES_MAX};
 use shardrun::{BatchHandle, Request, Runtime, StageError, StageHandle, StageValue, Stages, WorkerKind};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Instant;
 
 /// Files that are asked for at once; fewer with an outline, since the lines of all that are not yet written are in memory.
@@ -81,18 +80,18 @@ struct Index {
     /// The hash of each file's content, if fingerprints are to be made.
     hashes: Option<Vec<Option<Hash>>>,
     /// Sees changes from the first directory of the walk on, if the tree is to be watched.
-    eyes: Option<(Eyes, (Sender<News>, Receiver<News>))>,
+    senses: Option<Senses>,
 }
 
 impl Index {
     /// Nothing if the tree is to be watched and cannot be.
     fn new(args: &IndexArgs, runtime: Runtime, began: Instant, console: &mut Console) -> Option<Self> {
-        let eyes = match args.watch.then(|| open_eyes(args)) {
+        let senses = match args.watch.then(|| Senses::open(args)) {
             Some(Err(error)) => {
                 console.complain(&args.dir, error);
                 return None;
             }
-            Some(Ok(eyes)) => Some(eyes),
+            Some(Ok(senses)) => Some(senses),
             None => None,
         };
         let with_outline = args.outline.is_some();
@@ -107,7 +106,7 @@ impl Index {
             totals: Totals::default(),
             with_outline,
             hashes: (args.fingerprints.is_some() || args.watch).then(Vec::new),
-            eyes,
+            senses,
             runtime,
         })
     }
@@ -130,7 +129,7 @@ impl Index {
         console.finish();
         self.outputs.finish(&tree, &self.totals, console);
         let wall = self.began.elapsed();
-        if self.eyes.is_none() {
+        if self.senses.is_none() {
             // A worker adds up a period of work when it ends, so all of them end first; dropping the runtime would do it anyway.
             self.runtime.shutdown();
         }
@@ -144,11 +143,11 @@ impl Index {
         } else if !args.quiet {
             output::print(&summary.table(), console);
         }
-        let Index { runtime, stages, eyes, .. } = self;
-        match eyes {
-            Some((eyes, news)) => {
+        let Index { runtime, stages, senses, .. } = self;
+        match senses {
+            Some(senses) => {
                 let fingerprints = made.unwrap_or_default();
-                let indexed = watch::Indexed { runtime, stages, files, tree, fingerprints, eyes, news };
+                let indexed = watch::Indexed { runtime, stages, files, tree, fingerprints, senses };
                 watch::run(indexed, args, console);
             }
             // Taking apart what is known of each file would take longer than the system takes for the whole.
@@ -176,11 +175,11 @@ impl Index {
         let mut ahead: VecDeque<BatchHandle<Indexer>> = VecDeque::new();
         let mut chunks_left = if self.with_outline { CHUNKS_AHEAD_OUTLINED } else { usize::MAX };
         let there = walk(args, None, console, |found, console| {
-            let on_disk = match (found, &mut self.eyes) {
+            let on_disk = match (found, &mut self.senses) {
                 (Found::File(path), _) => path,
                 (Found::Directory(_), None) => return,
                 // What is wrong with it is said when the watch begins, which looks at all of the tree once more.
-                (Found::Directory(path), Some((eyes, _))) => return drop(eyes.watch(&path)),
+                (Found::Directory(path), Some(senses)) => return drop(senses.eyes.watch(&path)),
             };
             let number = files.len() as u32;
             files.push(FileRef::new(number, number, &args.dir, on_disk));
@@ -275,11 +274,6 @@ impl Index {
         }
         self.outputs.file(file.path(), indexed, outlined, console);
     }
-}
-
-fn open_eyes(args: &IndexArgs) -> Result<(Eyes, (Sender<News>, Receiver<News>)), String> {
-    let (news, heard) = mpsc::channel();
-    Ok((Eyes::new(&args.dir, args.follow, news.clone())?, (news, heard)))
 }
 
 /// Paths, one a line; what would break a line is escaped.

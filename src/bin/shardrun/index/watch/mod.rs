@@ -18,7 +18,7 @@ use crate::work::fingerprint::Hash;
 use crate::work::read;
 use crate::work::resolve::Tree;
 use desk::{Answers, Desk};
-pub(crate) use eyes::Eyes;
+use eyes::Eyes;
 use model::Model;
 use round::{Round, marks};
 use shardrun::{Runtime, Stages};
@@ -26,7 +26,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 /// A burst that does not end is taken after so many times the debounce.
@@ -52,13 +52,27 @@ pub(crate) struct Indexed {
     pub(crate) files: Vec<FileRef>,
     pub(crate) tree: Arc<Tree>,
     pub(crate) fingerprints: Vec<Option<Hash>>,
+    pub(crate) senses: Senses,
+}
+
+/// Sees changes of a tree and hears answers.
+pub(crate) struct Senses {
     pub(crate) eyes: Eyes,
-    pub(crate) news: (Sender<News>, Receiver<News>),
+    news: Sender<News>,
+    heard: Receiver<News>,
+}
+
+impl Senses {
+    /// Nothing is seen before a directory is watched.
+    pub(crate) fn open(args: &IndexArgs) -> Result<Self, String> {
+        let (news, heard) = mpsc::channel();
+        Ok(Senses { eyes: Eyes::new(&args.dir, args.follow, news.clone())?, news, heard })
+    }
 }
 
 /// Watches until the directory vanishes, standard output's reader has gone, or a signal comes. Whatever went wrong has been said.
 pub(crate) fn run(indexed: Indexed, args: &IndexArgs, console: &mut Console) {
-    let Indexed { runtime, stages, files, tree, fingerprints, eyes, news: (news, heard) } = indexed;
+    let Indexed { runtime, stages, files, tree, fingerprints, senses: Senses { eyes, news, heard } } = indexed;
     if let Err(error) = hear_signals(news.clone()) {
         return console.complain_of("signals", error);
     }
