@@ -30,10 +30,10 @@ pub use runtime::{
 };
 pub use stages::{
     AnyTarget, BatchHandle, CommitRefused, Dependencies, DependencyFailure, DependencyOccupancy, FailureCause,
-    ForeignWitness, Host, Joined, Moved, RefusedCommit, Registered, Removed, Request, SequencerCounters, SourceLookup,
-    SourceRoot, SourceVersion, SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle, StageHandleOf,
-    StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis, ToArtifact,
-    ToSource,
+    ForeignWitness, Host, Joined, Moved, PoolUse, RefusedCommit, Registered, Removed, Request, SequencerCounters,
+    SourceLookup, SourceRoot, SourceVersion, SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle,
+    StageHandleOf, StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis,
+    ToArtifact, ToSource, ZeroLimit,
 };
 
 #[cfg(shardrun_counting)]

@@ -44,6 +44,12 @@ impl Cursor {
     }
 }
 
+/// The level to serve at a turn, out of those in the bit set `ready` (which must not be empty): for several choosers who share a count
+/// of turns. A level with work is reached within fifteen turns.
+pub(crate) fn choose_at(turn: u64, ready: u8) -> usize {
+    Cursor((turn % TABLE.len() as u64) as u8).choose(ready).0
+}
+
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
     use super::{Cursor, TABLE};

@@ -70,6 +70,12 @@ impl Spawner {
         Ok(())
     }
 
+    /// How many threads of a pool can ever run jobs at once, spares among them; `None` if the runtime has no threads of its own.
+    pub(crate) fn most_threads(&self, pool: Pool) -> Option<usize> {
+        let engine = &self.engine;
+        (!self.is_driven()).then(|| engine.crew(engine.resolve(pool)).slots().len())
+    }
+
     /// Whether the runtime is shut down, or its threads were lost in a fork.
     pub(crate) fn is_closed(&self) -> bool {
         self.engine.refusal().is_some()

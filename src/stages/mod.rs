@@ -4,6 +4,7 @@
 mod advance;
 mod artifact;
 mod batch;
+mod capacity;
 mod chain;
 mod claim;
 mod contained;
@@ -18,6 +19,7 @@ mod host;
 mod leases;
 mod lifecycle;
 mod limbo;
+mod line;
 mod origin;
 mod publish;
 mod quiesce;
@@ -45,6 +47,7 @@ mod witness;
 mod world;
 
 pub use batch::{BatchHandle, StageResult};
+pub use capacity::{PoolUse, ZeroLimit};
 pub use counters::StagesCounters;
 pub use edges::{Dependencies, DependencyOccupancy, Registered};
 pub use edit::Moved;
@@ -60,8 +63,8 @@ pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {
-    advance::*, chain::*, demand::*, entry::*, leases::*, lifecycle::close, sequencer::*, stamp::*, tickets::*,
-    versions::*, world::Worlds,
+    advance::*, chain::*, demand::*, entry::*, leases::*, lifecycle::close, line::*, sequencer::*, stamp::*,
+    tickets::*, versions::*, world::Worlds,
 };
 #[cfg(all(test, shardrun_rtsan))]
 pub(crate) use {demand::*, tickets::*};

@@ -1,6 +1,7 @@
 //! How a handle helps, leaves and looks behind the stage that it waits for.
 //! It does not know who holds the handle.
 use super::artifact::ArtifactFlight;
+use super::capacity::Permit;
 use super::edges;
 use super::host::{Host, Stage};
 use super::origin::Origin;
@@ -112,7 +113,9 @@ impl<H: Host> FlightRef for SourceRef<H> {
 
     fn help(&self) -> bool {
         let revision = self.owner();
-        revision.slot.upgrade().is_some_and(|slot| ticket::source(&slot, revision, After::Stay))
+        let Some(slot) = revision.slot.upgrade() else { return false };
+        let _permit = Permit::lent(&slot.stripe.shared, slot.shared().source_pool);
+        ticket::source(&slot, revision, After::Stay)
     }
 
     fn watch(&self) -> bool {
@@ -161,7 +164,9 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
 
     fn help(&self) -> bool {
         let revision = self.owner();
-        revision.slot.upgrade().is_some_and(|slot| ticket::analysis(&slot, revision, After::Stay))
+        let Some(slot) = revision.slot.upgrade() else { return false };
+        let _permit = Permit::lent(&slot.stripe.shared, Pool::Workers);
+        ticket::analysis(&slot, revision, After::Stay)
     }
 
     fn watch(&self) -> bool {
@@ -225,6 +230,7 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
         let Some(slot) = revision.slot.upgrade() else { return false };
         // SAFETY: who holds a reference to this execution holds an `Arc` of it.
         let this = || unsafe { share(self) };
+        let _permit = Permit::lent(&slot.stripe.shared, Pool::Workers);
         self.flight.word().claim_wanted().is_ok() && run::artifact(&slot, &revision, &this(), After::Stay)
     }
 

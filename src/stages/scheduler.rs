@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::batch::{BatchHandle, StageResult};
+use super::capacity::{PoolUse, ZeroLimit};
 use super::counters::StagesCounters;
 use super::edit::{Change, Moved};
 use super::error::StageError;
@@ -85,6 +86,7 @@ pub struct StagesBuilder<H: Host> {
     first_generation: u64,
     first_epoch: u64,
     budget: Option<Budget>,
+    limits: [Option<u32>; 2],
     seed: Option<u64>,
     files: usize,
 }
@@ -122,6 +124,20 @@ impl<H: Host> StagesBuilder<H> {
         self
     }
 
+    /// Lets at most so many of this scheduler's stages run at once in a pool; without a limit its threads are the limit. A stage takes
+    /// its permit before it is begun and gives it back when it is over, however it ends. A worker that waits inside a stage for
+    /// another stage runs that over the limit, if need be, so that a limit of one locks nothing up.
+    ///
+    /// # Errors
+    /// A limit of nothing.
+    pub fn limit(mut self, pool: Pool, at_most: u32) -> Result<Self, ZeroLimit> {
+        if at_most == 0 {
+            return Err(ZeroLimit);
+        }
+        self.limits[pool as usize] = Some(at_most);
+        Ok(self)
+    }
+
     /// Fixes how names of files are hashed, so that a run on a seeded runtime can be repeated exactly.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -137,12 +153,12 @@ impl<H: Host> StagesBuilder<H> {
 
     /// Builds the scheduler.
     pub fn build(self) -> Stages<H> {
-        let Self { host, spawner, source_pool, first_generation, first_epoch, budget, seed, files } = self;
+        let Self { host, spawner, source_pool, first_generation, first_epoch, budget, limits, seed, files } = self;
         let pool = source_pool.unwrap_or_else(|| host.source_pool());
         let hasher = seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, 1, 2));
         Stages::of(Arc::new_cyclic(|ends: &Weak<Ends<H>>| {
             let first = (first_generation, first_epoch);
-            let shared = Arc::new(Shared::new(host, pool, spawner, first, budget, ends.clone()));
+            let shared = Arc::new(Shared::new(host, pool, spawner, first, budget, limits, ends.clone()));
             let worlds = Worlds::new(World::first(files));
             let stripes = Stripes::new(&shared, hasher);
             Ends(Arc::new(Core { worlds, stripes, gone: Limbo::new(), files, shared }))
@@ -166,6 +182,7 @@ impl<H: Host> Stages<H> {
             first_generation: 1,
             first_epoch: 0,
             budget: None,
+            limits: [None; 2],
             seed: None,
             files: 0,
         }
@@ -259,6 +276,11 @@ impl<H: Host> Stages<H> {
     /// Gives the file a text, as [`Request::text`] does, and asks for nothing.
     pub fn set_text(&self, file: H::File, text: H::Text) -> Moved {
         self.core.set_text(file, text)
+    }
+
+    /// What is in use of a pool's [limit](StagesBuilder::limit); `None` if it has none that is tighter than the pool's threads.
+    pub fn pool_use(&self, pool: Pool) -> Option<PoolUse> {
+        self.core.shared.capacity.in_use(pool)
     }
 
     /// What the scheduler has counted.

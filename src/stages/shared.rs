@@ -2,6 +2,7 @@
 //! It does not know the slots.
 #![forbid(unsafe_code)]
 
+use super::capacity::Capacity;
 use super::host::{Host, Stage};
 use super::leases::Leases;
 use super::origin::Origin;
@@ -32,6 +33,7 @@ pub(crate) struct Shared<H: Host> {
     overlaid: AtomicUsize,
     pub(crate) first_generation: u64,
     pub(crate) budget: Option<Budget>,
+    pub(crate) capacity: Capacity<H>,
     ends: Weak<Ends<H>>,
 }
 
@@ -51,10 +53,12 @@ impl<H: Host> Shared<H> {
         spawner: Spawner,
         (first_generation, first_epoch): (u64, u64),
         budget: Option<Budget>,
+        limits: [Option<u32>; 2],
         ends: Weak<Ends<H>>,
     ) -> Self {
         // ordering: only a number; each call gets its own.
         static IDS: AtomicU64 = AtomicU64::new(0);
+        let capacity = Capacity::new(limits, &spawner);
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
             host,
@@ -67,6 +71,7 @@ impl<H: Host> Shared<H> {
             overlaid: AtomicUsize::new(0),
             first_generation,
             budget,
+            capacity,
             ends,
         }
     }

@@ -2,33 +2,69 @@
 //! It does not know what a stage does.
 #![forbid(unsafe_code)]
 
+use super::capacity::{self, Permit};
 use super::host::{Host, Stage};
 use super::revision::Revision;
 use super::run::{self, After};
+use super::shared::Shared;
 use super::slot::{Kind, Slot};
 use crate::flight::Killed;
-use crate::runtime::Job;
+use crate::runtime::{Job, Place};
 use crate::sync::Arc;
 use crate::sync::epoch;
 
 /// The job that stands for `kind` of `slot` in a queue.
 pub(crate) fn job<H: Host>(slot: Arc<Slot<H>>, kind: Kind) -> Job {
-    let ticket = Ticket { slot: Some(slot), kind };
-    Job::new(move || ticket.run())
+    Ticket { slot: Some(slot), kind, granted: false }.job()
 }
 
-struct Ticket<H: Host> {
+/// Stands for a stage of a slot, in a queue or in the line for a permit. The slot's bit of its kind is set meanwhile.
+pub(crate) struct Ticket<H: Host> {
     slot: Option<Arc<Slot<H>>>,
     kind: Kind,
+    /// A permit goes with it.
+    granted: bool,
 }
 
 impl<H: Host> Ticket<H> {
-    fn run(mut self) {
-        let Some(slot) = self.slot.take() else { return };
-        let found = slot.tickets.take(self.kind.bit(), || visible(&slot));
+    fn job(self) -> Job {
+        Job::new(move || self.run())
+    }
+
+    fn run(self) {
+        let Some((mut ticket, _permit)) = Permit::enter(self) else { return };
+        let Some(slot) = ticket.slot.take() else { return };
+        let found = slot.tickets.take(ticket.kind.bit(), || visible(&slot));
         if let Some(revision) = found {
-            work(&slot, &revision, self.kind, After::Return);
+            work(&slot, &revision, ticket.kind, After::Return);
         }
+    }
+
+    /// Whether it needs no permit.
+    #[inline]
+    pub(crate) fn is_free(&self) -> bool {
+        self.slot.as_ref().is_none_or(|slot| slot.shared().capacity.is_free(slot.shared().place(self.kind).pool))
+    }
+
+    /// Where it is queued.
+    pub(crate) fn way(&self) -> (Arc<Shared<H>>, Place) {
+        let slot = self.slot.as_ref().expect("it is taken when the ticket runs");
+        (slot.stripe.shared.clone(), slot.shared().place(self.kind))
+    }
+
+    pub(crate) fn is_granted(&self) -> bool {
+        self.granted
+    }
+
+    pub(crate) fn with_permit(mut self, granted: bool) -> Self {
+        self.granted = granted;
+        self
+    }
+
+    /// Queues it. A runtime that refuses it drops it.
+    pub(crate) fn push(self) {
+        let (shared, place) = self.way();
+        drop(shared.spawner.push(place, self.job()));
     }
 }
 
@@ -40,6 +76,9 @@ impl<H: Host> Drop for Ticket<H> {
             if let Some(revision) = slot.tickets.take(self.kind.bit(), || visible(&slot)) {
                 shut_down(&slot, &revision, Killed::Shutdown);
             }
+            if self.granted {
+                capacity::pass_on(&slot.stripe.shared, slot.shared().place(self.kind).pool);
+            }
         }
     }
 }
@@ -49,8 +88,11 @@ fn visible<H: Host>(slot: &Arc<Slot<H>>) -> Option<Arc<Revision<H>>> {
     slot.visible(&pinned).map(|seen| seen.share())
 }
 
-/// Runs what a ticket of `kind` finds in the visible revision.
+/// Runs what a ticket of `kind` finds in the visible revision, or leaves that to a ticket of its own which waits for a permit.
 pub(crate) fn look<H: Host>(slot: &Arc<Slot<H>>, kind: Kind, after: After) {
+    let Some(_permit) = Permit::at_once(&slot.stripe.shared, slot.shared().place(kind).pool) else {
+        return slot.post(kind);
+    };
     if let Some(revision) = visible(slot) {
         work(slot, &revision, kind, after);
     }

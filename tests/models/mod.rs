@@ -15,6 +15,7 @@ mod runtime_fifo;
 mod runtime_jobs;
 mod runtime_parking;
 mod stages_demand;
+mod stages_line;
 #[cfg(shardrun_loom)]
 mod stages_lives;
 #[cfg(shardrun_shuttle)]

@@ -73,6 +73,8 @@ const ALONE: &[Seeded] = &[
     ("lifecycle.close_once", "models::stages_lives::a_slot_that_is_closed_beside_retries_and_first_requests"),
     ("stamp.help_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
     ("stamp.capture_no_fence", "models::stages_versions::a_captured_view_is_sealed"),
+    ("line.wait_without_look", "models::stages_line::each_ticket_gets_a_permit_and_the_permit_comes_back"),
+    ("line.give_past_the_line", "models::stages_line::each_ticket_gets_a_permit_and_the_permit_comes_back"),
     ("leases.no_announce", "models::stages_root::what_a_root_sees_is_kept_and_nothing_else"),
     ("leases.open_sees_nothing", "models::stages_root::what_a_root_sees_is_kept_and_nothing_else"),
     ("leases.hold_without_look", "models::stages_root::what_is_held_is_let_go_with_the_last_that_sees_it"),

@@ -101,6 +101,11 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/origin.rs", "the first asker of an execution"),
     ("src/stages/limbo.rs", "the place of the open bag, and the flag that says that one is ripe"),
     ("src/stages/revision.rs", "the reason that is noted before a commit"),
+    (
+        "src/stages/line.rs",
+        "the word of permits and of those who wait for one, with the argument of each edge beside it",
+    ),
+    ("src/stages/capacity.rs", "a count of loans that no protocol rests on"),
     ("src/stages/counters.rs", "counts that no protocol rests on"),
     ("src/stages/shared.rs", "flags and counts that no protocol rests on"),
     ("src/stages/stripe.rs", "numbers of lives, each given once"),
