@@ -4,6 +4,7 @@
 mod admission;
 mod flight;
 mod graph;
+mod lanes;
 mod observe;
 mod report;
 mod runtime;
@@ -21,6 +22,11 @@ pub use graph::{
     PolicyWaker, PoolId, Refusal, ResourceBudget, Run, RunControl, RunError, RunHandle, RunObserver, RunReport,
     Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome, TaskStatus, Upstream, Usage,
     Wake, policy_fn,
+};
+pub use lanes::{
+    ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,
+    LaneBackpressure, LaneClass, LaneCx, LaneError, LaneHandle, LaneJob, LaneKind, LaneOrder, LaneRejected, LaneTicket,
+    Lanes, LanesConfig, LanesConfigError, LanesLiveness, Latency, Quantum, QueueScope, RunningJob,
 };
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
 pub use report::{CounterSummary, DotWriter, RunTimes, TraceWriter};

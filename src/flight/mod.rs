@@ -34,7 +34,9 @@ pub(crate) use active::enter;
 pub(crate) use completion::Completion;
 pub(crate) use contain::{catch, contained, drop_contained, in_the_engine};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
+pub(crate) use handle::SoleFlight;
 pub(crate) use list::{Link, Linked, SealableList};
+pub(crate) use oneshot::OneShot;
 pub(crate) use phase::{Killed, Left, Phase, Refused};
 pub(crate) use spawn::spawn_future_with;
 pub(crate) use state::StateWord;
@@ -44,8 +46,6 @@ pub(crate) use waits::nudge;
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use graph::WaitGraph;
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use oneshot::OneShot;
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]
 pub(crate) use phase::{Admitted, Outcome, Suspended};
 

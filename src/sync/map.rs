@@ -2,4 +2,4 @@
 //! It does not know what it maps. Models do not use it: what it holds is long-lived, and changes in cells of its own.
 #![forbid(unsafe_code)]
 
-pub(crate) use papaya::{Compute, HashMap, Operation};
+pub(crate) use papaya::{Compute, Guard, HashMap, Operation};

@@ -10,6 +10,10 @@ mod flight_state;
 mod graph_hands;
 mod graph_section;
 mod graph_word;
+mod lanes_cells;
+#[cfg(shardrun_shuttle)]
+mod lanes_whole;
+mod lanes_word;
 mod runner;
 mod runtime_fifo;
 mod runtime_jobs;

@@ -1,0 +1,258 @@
+//! Tickets: cancel a job wherever it is, learn what that found, let the job seal its commit, and see the ticket on other threads.
+//! It does not know what the job does, nor in which order jobs are taken.
+
+#![forbid(unsafe_code)]
+
+use super::actor::Actor;
+use super::answer::LaneError;
+use super::cell::{Cancelled, JobPhase, JobState};
+use super::current;
+use super::job::Queued;
+use super::kind::LaneKind;
+use crate::flight::CancellationToken;
+use crate::sync::Arc;
+use std::any::Any;
+use std::fmt;
+
+/// What a cancel found. The state is that of the moment at which it was decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelOutcome {
+    /// It was queued. It never runs, and is answered as cancelled.
+    QueuedRemoved,
+    /// It had been given a slot, and its body had not begun. It never runs, and is answered as cancelled.
+    DispatchedCancelled,
+    /// It runs, and sees that it should end; it is answered with what it returns. Or its build was over and its install was
+    /// queued: that never runs, and the job is answered as cancelled.
+    RunningSignalled,
+    /// It runs and has sealed its commit: it does not see the cancel.
+    RunningCommitted,
+    /// Its body had begun, and this call cancels only what has not: nothing was changed.
+    AlreadyStarted,
+    /// It was over.
+    Finished,
+    /// There is nothing to cancel: it was cancelled before, or it is no job of that actor.
+    NotFound,
+}
+
+/// Where a job stands, as far as one may know without asking anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JobStatus {
+    /// It waits in a queue.
+    Queued,
+    /// It is a writer, and waits for another writer of the actor that runs.
+    BlockedByOtherMutating,
+    /// It has a slot, and its body is about to begin.
+    Dispatched,
+    /// It runs.
+    Running,
+    /// It runs past its point of no return.
+    Committed,
+    /// It was cancelled.
+    Cancelled,
+    /// It is over.
+    Finished,
+}
+
+impl fmt::Display for JobStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Queued => "queued",
+            Self::BlockedByOtherMutating => "blocked_by_other_mutating",
+            Self::Dispatched => "dispatched",
+            Self::Running => "running",
+            Self::Committed => "committed",
+            Self::Cancelled => "cancelled",
+            Self::Finished => "finished",
+        })
+    }
+}
+
+/// What a ticket asks of its job, whatever its actor's types are.
+pub(super) trait Cancels: Send + Sync {
+    fn state(&self) -> &JobState;
+    fn cancel_token(&self) -> &CancellationToken;
+    /// Cancels it, or only if it has not begun.
+    fn cancel(&self, before_start: bool) -> CancelOutcome;
+    fn status(&self) -> JobStatus;
+    /// Whether its actor, of whatever registration, has this key.
+    fn is_of(&self, key: &dyn Any) -> bool;
+    fn number(&self) -> u64;
+    fn incarnation(&self) -> u64;
+    /// The same job, as a boxed `JobRef` of its actor's types.
+    fn whole(self: Arc<Self>) -> Box<dyn Any>;
+    /// Writers of its actor that run or are queued.
+    fn writers(&self) -> usize;
+}
+
+/// Names one job, and only that: whatever its number, name and lane. Clones name the same.
+#[derive(Clone)]
+pub struct LaneTicket {
+    job: Arc<dyn Cancels>,
+}
+
+impl fmt::Debug for LaneTicket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneTicket").field("id", &self.id()).field("status", &self.status()).finish()
+    }
+}
+
+impl LaneTicket {
+    pub(super) fn of<K: Send + Sync + 'static, C: Send + Sync + 'static>(job: super::job::JobRef<K, C>) -> Self {
+        Self { job }
+    }
+
+    pub(super) fn from_current(job: Arc<dyn Cancels>) -> Self {
+        Self { job }
+    }
+
+    pub(super) fn job(&self) -> &Arc<dyn Cancels> {
+        &self.job
+    }
+
+    /// The number that the job was submitted with.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.job.number()
+    }
+
+    /// The registration of the actor that the job belongs to.
+    #[must_use]
+    pub fn incarnation(&self) -> u64 {
+        self.job.incarnation()
+    }
+
+    /// Where the job stands.
+    #[must_use]
+    pub fn status(&self) -> JobStatus {
+        self.job.status()
+    }
+
+    /// Cancels the job, wherever it is: also one of an actor that is gone. What is queued never runs; what runs is signalled.
+    pub fn cancel(&self) -> CancelOutcome {
+        self.job.cancel(false)
+    }
+
+    /// Cancels the job if its body has not begun; else changes nothing.
+    pub fn cancel_before_start(&self) -> CancelOutcome {
+        self.job.cancel(true)
+    }
+
+    /// Whether a cancel has won. Changes nothing.
+    #[must_use]
+    pub fn is_cancelled(&self) -> bool {
+        self.job.state().is_signalled()
+    }
+
+    /// As [`LaneCx::seal`](crate::LaneCx::seal). False for a job that has not begun.
+    #[must_use = "if it is false nothing may be changed"]
+    pub fn seal(&self) -> bool {
+        self.job.state().seal()
+    }
+
+    /// A token that is cancelled when a cancel of the job wins: to wait for it, or to hear of it.
+    #[must_use]
+    pub fn token(&self) -> CancellationToken {
+        self.job.cancel_token().clone()
+    }
+
+    /// The ticket of the job that runs on this thread, or whose ticket was installed here.
+    #[must_use]
+    pub fn current() -> Option<Self> {
+        current::job().map(Self::from_current)
+    }
+
+    /// Makes this the thread's current ticket while `f` runs, for work of the job on another thread.
+    pub fn scope<R>(&self, f: impl FnOnce() -> R) -> R {
+        let _scope = current::install(self.job.clone());
+        f()
+    }
+}
+
+/// Cancels `job`, and does all that follows: room, tickets, the signal, the answer.
+pub(super) fn cancel<K, C>(job: &dyn Queued<K, C>) -> CancelOutcome
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let found = job.meta().state.cancel();
+    follow_up(job, found)
+}
+
+pub(super) fn cancel_before_start<K, C>(job: &dyn Queued<K, C>) -> CancelOutcome
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    match job.meta().state.cancel_before_start() {
+        Some(found) => follow_up(job, found),
+        None if job.meta().state.phase() == JobPhase::Finished => CancelOutcome::Finished,
+        None if job.meta().state.is_over() => CancelOutcome::NotFound,
+        None => CancelOutcome::AlreadyStarted,
+    }
+}
+
+fn follow_up<K, C>(job: &dyn Queued<K, C>, found: Cancelled) -> CancelOutcome
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let meta = job.meta();
+    match found {
+        Cancelled::TakenOut | Cancelled::InstallTakenOut => {
+            meta.actor.taken_out(meta);
+            meta.signal();
+            job.answer(LaneError::Cancelled);
+            if found == Cancelled::TakenOut { CancelOutcome::QueuedRemoved } else { CancelOutcome::RunningSignalled }
+        }
+        Cancelled::BeforeStart => {
+            meta.signal();
+            job.answer(LaneError::Cancelled);
+            CancelOutcome::DispatchedCancelled
+        }
+        Cancelled::Signalled => {
+            meta.signal();
+            CancelOutcome::RunningSignalled
+        }
+        Cancelled::TooLate => CancelOutcome::RunningCommitted,
+        Cancelled::Finished => CancelOutcome::Finished,
+        Cancelled::Already => CancelOutcome::NotFound,
+    }
+}
+
+/// Takes a queued job out and answers it with `error`. False if it is not queued.
+pub(super) fn refuse<K, C>(job: &dyn Queued<K, C>, error: LaneError) -> bool
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let meta = job.meta();
+    if !meta.state.take_out() {
+        return false;
+    }
+    meta.actor.taken_out(meta);
+    job.answer(error);
+    true
+}
+
+/// Where `job` stands.
+pub(super) fn status<K, C>(job: &dyn Queued<K, C>, actor: &Actor<K, C>) -> JobStatus {
+    let meta = job.meta();
+    match meta.state.phase() {
+        JobPhase::Queued => {
+            let writes = meta.lane() == LaneKind::Mutating;
+            if writes && actor.word.look().running(LaneKind::Mutating) > 0 {
+                JobStatus::BlockedByOtherMutating
+            } else {
+                JobStatus::Queued
+            }
+        }
+        JobPhase::Claimed => JobStatus::Dispatched,
+        JobPhase::Started => JobStatus::Running,
+        JobPhase::Sealed => JobStatus::Committed,
+        JobPhase::Cancelled if meta.state.is_over() => JobStatus::Cancelled,
+        JobPhase::Cancelled => JobStatus::Running,
+        JobPhase::Finished => JobStatus::Finished,
+    }
+}

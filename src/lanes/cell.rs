@@ -1,0 +1,222 @@
+//! The six-state cell of a job: who runs it, who takes it out, and whether its commit or a cancel wins.
+//! It does not know where the job stands in a queue, nor who is told.
+//!
+//! | call | edge | who may | if another comes first |
+//! |---|---|---|---|
+//! | `claim` | Queued → Claimed | who has the actor's turn | it was taken out: the shell is thrown away |
+//! | `unclaim` | Claimed → Queued | the same, whose admission failed | it was cancelled: as above |
+//! | `start` | Claimed → Started | who runs it, right before its body | it was cancelled: the body never runs |
+//! | `seal` | Started → Sealed | the job itself, past its point of no return | a cancel: false, for ever |
+//! | `requeue` | Started or Sealed → Queued | who ran a heavy build: its install is queued | a cancel: the install never runs |
+//! | `cancel` | Queued or Claimed → Cancelled; Started: signalled | whoever holds the ticket | see [`Cancelled`] |
+//! | `take_out` | Queued → Cancelled | close, deadline | somebody runs it, or has taken it out |
+//! | `finish` | Started, Sealed or Cancelled → Finished | who ran it | – |
+//!
+//! Who leads the cell out of Queued owns the job's unit of queue room. Who leads it out of Queued or Claimed into Cancelled
+//! answers it; else who finishes it does. So each job is answered once, and a job that was taken out never runs.
+
+#![forbid(unsafe_code)]
+
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::mutant;
+
+const STATE: u32 = 0b111;
+const QUEUED: u32 = 0;
+const CLAIMED: u32 = 1;
+const STARTED: u32 = 2;
+const SEALED: u32 = 3;
+const CANCELLED: u32 = 4;
+const FINISHED: u32 = 5;
+
+/// A cancel has won, for good.
+const SIGNALLED: u32 = 1 << 3;
+/// The job has sealed its commit.
+const COMMITTED: u32 = 1 << 4;
+/// The body has been begun.
+const RAN: u32 = 1 << 5;
+/// A worker's place was lent while somebody waits for it.
+const LENT: u32 = 1 << 6;
+
+/// What a cancel found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancelled {
+    /// It was queued: the caller has taken it out, owns its room and answers it.
+    TakenOut,
+    /// Its build is over and its install was queued: the caller has taken that out, owns its room and answers it.
+    InstallTakenOut,
+    /// It was claimed and not begun: the caller answers it, who claimed it gives its slot back.
+    BeforeStart,
+    /// It runs, and will see the signal.
+    Signalled,
+    /// It has sealed its commit, and sees nothing of this.
+    TooLate,
+    /// It is over.
+    Finished,
+    /// An earlier cancel has won.
+    Already,
+}
+
+/// Where a job stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JobPhase {
+    Queued,
+    Claimed,
+    Started,
+    Sealed,
+    /// Cancelled; it may still run if it was begun.
+    Cancelled,
+    Finished,
+}
+
+/// The cell.
+#[derive(Debug)]
+pub(crate) struct JobState(AtomicU32);
+
+impl JobState {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(QUEUED))
+    }
+
+    fn load(&self) -> u32 {
+        // ordering: pairs with the edges. If one came first, what its maker did before is visible; else it is as if we had asked
+        // before it.
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn update<R>(&self, mut step: impl FnMut(u32) -> Result<(u32, R), R>) -> R {
+        // Under loom the loop begins with a read-modify-write (trap T1).
+        let mut seen = if cfg!(shardrun_loom) { self.0.fetch_add(0, Ordering::AcqRel) } else { self.load() };
+        loop {
+            let (next, result) = match step(seen) {
+                Ok(found) => found,
+                Err(result) => return result,
+            };
+            // ordering: AcqRel, each edge publishes what came before it and sees what the last one published; Acquire on
+            // failure, since who learns here that another has won acts on what that one did.
+            match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return result,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    fn go(word: u32, to: u32) -> u32 {
+        (word & !STATE) | to
+    }
+
+    /// Where it stands.
+    pub(crate) fn phase(&self) -> JobPhase {
+        match self.load() & STATE {
+            QUEUED => JobPhase::Queued,
+            CLAIMED => JobPhase::Claimed,
+            STARTED => JobPhase::Started,
+            SEALED => JobPhase::Sealed,
+            CANCELLED => JobPhase::Cancelled,
+            _ => JobPhase::Finished,
+        }
+    }
+
+    /// Whether it is over, or was taken out, so that nobody waits for it any more.
+    pub(crate) fn is_over(&self) -> bool {
+        let word = self.load();
+        word & STATE == FINISHED || (word & STATE == CANCELLED && word & RAN == 0)
+    }
+
+    /// Whether a cancel has won.
+    pub(crate) fn is_signalled(&self) -> bool {
+        self.load() & SIGNALLED != 0
+    }
+
+    /// Queued → Claimed.
+    pub(crate) fn claim(&self) -> bool {
+        self.update(|word| if word & STATE == QUEUED { Ok((Self::go(word, CLAIMED), true)) } else { Err(false) })
+    }
+
+    /// Claimed → Queued. False if it was cancelled meanwhile: the room is the claimer's still.
+    pub(crate) fn unclaim(&self) -> bool {
+        self.update(|word| if word & STATE == CLAIMED { Ok((Self::go(word, QUEUED), true)) } else { Err(false) })
+    }
+
+    /// Claimed → Started.
+    pub(crate) fn start(&self) -> bool {
+        if mutant("lanes.start_without_claim") {
+            self.0.swap(STARTED | RAN, Ordering::AcqRel);
+            return true;
+        }
+        self.update(|word| if word & STATE == CLAIMED { Ok((Self::go(word, STARTED) | RAN, true)) } else { Err(false) })
+    }
+
+    /// Started → Sealed. True also if it had sealed before; false for ever once a cancel has won, and for what has not begun.
+    pub(crate) fn seal(&self) -> bool {
+        if mutant("lanes.seal_by_store") && self.load() & STATE == STARTED {
+            self.0.swap(SEALED | COMMITTED | RAN, Ordering::AcqRel);
+            return true;
+        }
+        self.update(|word| match word & STATE {
+            STARTED => Ok((Self::go(word, SEALED) | COMMITTED, true)),
+            _ => Err(word & COMMITTED != 0),
+        })
+    }
+
+    /// Started or Sealed → Queued, for the install of a build. False if a cancel has won.
+    pub(crate) fn requeue(&self) -> bool {
+        self.update(|word| match word & STATE {
+            STARTED | SEALED => Ok((Self::go(word, QUEUED), true)),
+            _ => Err(false),
+        })
+    }
+
+    /// Asks it to end.
+    pub(crate) fn cancel(&self) -> Cancelled {
+        self.update(|word| match word & STATE {
+            QUEUED if word & COMMITTED != 0 => Err(Cancelled::TooLate),
+            QUEUED if word & RAN != 0 => {
+                Ok(((Self::go(word, CANCELLED) | SIGNALLED) & !RAN, Cancelled::InstallTakenOut))
+            }
+            QUEUED => Ok((Self::go(word, CANCELLED) | SIGNALLED, Cancelled::TakenOut)),
+            CLAIMED if word & RAN == 0 => Ok((Self::go(word, CANCELLED) | SIGNALLED, Cancelled::BeforeStart)),
+            CLAIMED if word & COMMITTED != 0 => Err(Cancelled::TooLate),
+            CLAIMED => Ok(((Self::go(word, CANCELLED) | SIGNALLED) & !RAN, Cancelled::BeforeStart)),
+            STARTED => Ok((Self::go(word, CANCELLED) | SIGNALLED, Cancelled::Signalled)),
+            SEALED => Err(Cancelled::TooLate),
+            FINISHED if word & SIGNALLED == 0 => Err(Cancelled::Finished),
+            _ => Err(Cancelled::Already),
+        })
+    }
+
+    /// As [`cancel`](Self::cancel), but only if its body has not begun: else nothing is changed, and `None` is returned.
+    pub(crate) fn cancel_before_start(&self) -> Option<Cancelled> {
+        self.update(|word| match word & STATE {
+            QUEUED if word & RAN == 0 => Ok((Self::go(word, CANCELLED) | SIGNALLED, Some(Cancelled::TakenOut))),
+            CLAIMED if word & RAN == 0 => Ok((Self::go(word, CANCELLED) | SIGNALLED, Some(Cancelled::BeforeStart))),
+            _ => Err(None),
+        })
+    }
+
+    /// Queued → Cancelled, for who answers it with another reason. True for the one who took it out.
+    pub(crate) fn take_out(&self) -> bool {
+        self.update(|word| match word & STATE {
+            QUEUED => Ok((Self::go(word, CANCELLED) & !RAN, true)),
+            _ => Err(false),
+        })
+    }
+
+    /// It is over, says who ran it.
+    pub(crate) fn finish(&self) {
+        // ordering: as for the other edges.
+        self.update(|word| Ok((Self::go(word, FINISHED), ())));
+    }
+
+    /// Notes that a worker's place is lent for it. True for the first, as long as it is not over.
+    pub(crate) fn lend(&self) -> bool {
+        self.update(|word| {
+            let over = word & STATE == FINISHED || word & STATE == CANCELLED;
+            if over || word & LENT != 0 { Err(false) } else { Ok((word | LENT, true)) }
+        })
+    }
+
+    /// Whether a place was lent that is to be given back; once.
+    pub(crate) fn unlend(&self) -> bool {
+        self.load() & LENT != 0 && self.0.fetch_and(!LENT, Ordering::AcqRel) & LENT != 0
+    }
+}

@@ -1,0 +1,467 @@
+//! A submitted job: its cell, its closure or future, its result and its place in a mailbox, in one allocation.
+//! It does not know the order in which jobs are taken, nor the slots that they run in.
+
+use super::actor::Actor;
+use super::answer::LaneError;
+use super::barrier;
+use super::cancel::{self, CancelOutcome, Cancels, JobStatus};
+use super::cell::{JobPhase, JobState};
+use super::context::LaneCx;
+use super::kind::{CoalesceKey, LaneClass, LaneKind};
+use super::mailbox::Posted;
+use super::work::{Step, Work};
+use super::{current, future, held, runner};
+use crate::admission::RequestContext;
+use crate::flight::{CancellationToken, FlightId, FlightRef, OneShot, Phase, SoleFlight, catch, trampoline};
+use crate::runtime::{Place, Spawner, TimerHandle};
+use crate::sync::atomic::AtomicPtr;
+use crate::sync::cell::UnsafeCell;
+use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
+use crate::sync::{Arc, OnceLock};
+use std::any::Any;
+use std::ptr::{self, NonNull};
+
+/// A job, whatever its closure and its result are.
+pub(super) type JobRef<K, C> = Arc<dyn Queued<K, C>>;
+
+/// How a result is copied for those who follow, if any may.
+type Share<T> = Option<fn(&T) -> T>;
+
+/// What a job brings along when it is made.
+pub(super) struct Brought<K, C> {
+    pub(super) lane: LaneKind,
+    pub(super) class: LaneClass,
+    pub(super) id: u64,
+    pub(super) label: &'static str,
+    pub(super) key: Option<CoalesceKey>,
+    /// It waits for the result of an equal job that is queued, if there is one.
+    pub(super) joins: bool,
+    /// It was submitted by a job of the same actor that shares the state, and runs under its share.
+    pub(super) nested: bool,
+    /// What must be over before it is looked at.
+    pub(super) fence: Option<JobRef<K, C>>,
+    pub(super) epoch: bool,
+    pub(super) at: u64,
+    pub(super) bucket: u16,
+}
+
+/// What everybody may know of a job.
+#[repr(C)]
+pub(super) struct Meta<K, C> {
+    next: AtomicPtr<Self>,
+    whole: unsafe fn(NonNull<Self>) -> JobRef<K, C>,
+    pub(super) state: JobState,
+    pub(super) actor: Arc<Actor<K, C>>,
+    pub(super) brought: Brought<K, C>,
+    /// Since when it is queued, or its install is.
+    at: AtomicU64,
+    /// Its build is over: what is left is the install.
+    installing: AtomicBool,
+    /// The slot that it runs in and what else it holds: see `held.rs`.
+    pub(super) held: AtomicU64,
+    token: OnceLock<CancellationToken>,
+    pub(super) deadline: OnceLock<TimerHandle>,
+    /// Equal jobs that are answered with this one's result.
+    followers: UnsafeCell<Vec<JobRef<K, C>>>,
+    context: Option<RequestContext>,
+}
+
+// SAFETY: `next` gives one word, which nobody else uses.
+unsafe impl<K, C> Posted for Meta<K, C> {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
+    }
+}
+
+impl<K, C> Meta<K, C> {
+    /// The lane that it is queued in or runs in at the moment.
+    pub(super) fn lane(&self) -> LaneKind {
+        if self.is_installing() { LaneKind::Mutating } else { self.brought.lane }
+    }
+
+    pub(super) fn class(&self) -> LaneClass {
+        self.brought.class
+    }
+
+    /// Since when it is queued, on the runtime's clock, in nanoseconds.
+    pub(super) fn at(&self) -> u64 {
+        self.at.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_installing(&self) -> bool {
+        self.installing.load(Ordering::Relaxed)
+    }
+
+    /// Its build is over, for who ran that and is about to queue its install.
+    pub(super) fn to_install(&self, now: u64) {
+        self.at.store(now, Ordering::Relaxed);
+        self.installing.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn context(&self) -> Option<RequestContext> {
+        self.context.clone()
+    }
+
+    /// The token that is cancelled with the job, made when somebody first asks for it.
+    pub(super) fn token(&self) -> &CancellationToken {
+        let token = self.token.get_or_init(CancellationToken::new);
+        barrier::full(); // pairs with `signal`: it comes after the signal, and looks for the token
+        if self.state.is_signalled() {
+            token.cancel();
+        }
+        token
+    }
+
+    /// Tells the token, if somebody has asked for it, that the job was signalled.
+    pub(super) fn signal(&self) {
+        barrier::full(); // pairs with `token`: it makes the token, then looks whether the job was signalled
+        if let Some(token) = self.token.get() {
+            token.cancel();
+        }
+    }
+}
+
+/// What the executor does with a job. `run`, `deliver` and `lead` are for who has claimed it, `answer` for who has ended it.
+pub(super) trait Queued<K, C>: FlightRef + Cancels {
+    fn meta(&self) -> &Meta<K, C>;
+    /// Runs the next step of it. For the one that has started it.
+    fn run(self: Arc<Self>, cx: &LaneCx<K, C>) -> Ran;
+    /// Tells the result that `run` has left, also to those who follow.
+    fn deliver(&self);
+    /// Ends it without a result of its own: drops what it would have run, and tells `error`, also to those who follow.
+    fn answer(&self, error: LaneError);
+    /// Answers it with the result of an equal job. False if that is of another type.
+    fn adopt(&self, offer: &mut dyn Any) -> bool;
+}
+
+/// What a step of a job has led to.
+pub(super) enum Ran {
+    /// The result is there. `panicked`: as a report of a panic.
+    Over { panicked: bool },
+    /// The build is there, and its install is to be queued.
+    Built,
+    /// A future has taken it over, and will end it.
+    Away,
+}
+
+/// A job with its closure and the place of its result.
+#[repr(C)]
+pub(super) struct JobCell<K, C, W: Work<K, C>> {
+    meta: Meta<K, C>,
+    work: UnsafeCell<Option<W>>,
+    result: UnsafeCell<Option<Result<W::Out, LaneError>>>,
+    shot: OneShot<Result<W::Out, LaneError>>,
+    share: Share<W::Out>,
+}
+
+// SAFETY: the closure and the result are touched only by the one that has started the job, or that led it away from Queued or
+// Claimed into Cancelled (see `cell.rs`: one of them, once), and move to that thread, for which they are Send. The followers are
+// touched by who has the actor's turn while the job is queued, then by the same one. The one-shot guards what it holds.
+unsafe impl<K: Send + Sync, C: Send + Sync, W: Work<K, C>> Sync for JobCell<K, C, W> {}
+// SAFETY: as above; what moves with the cell is Send.
+unsafe impl<K: Send + Sync, C: Send + Sync, W: Work<K, C>> Send for JobCell<K, C, W> {}
+
+/// # Safety
+/// `meta` is the beginning of a `JobCell<K, C, W>` whose counted reference, given away by [`post`], comes back here.
+unsafe fn whole<K, C, W>(meta: NonNull<Meta<K, C>>) -> JobRef<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    // SAFETY: promised by the caller; the cell begins with its meta, as `repr(C)` says.
+    unsafe { Arc::from_raw(meta.as_ptr().cast::<JobCell<K, C, W>>()) }
+}
+
+/// Posts a job to its actor, or gives it back if the mailbox is sealed.
+pub(super) fn post<K, C>(job: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
+    let actor = job.meta().actor.clone();
+    let raw = Arc::into_raw(job).cast::<Meta<K, C>>().cast_mut();
+    // SAFETY: an `Arc` is never null. The whole cell is behind the pointer, since it was made from the reference to the whole.
+    // The counted reference keeps it alive until `taken` makes a reference of it again; and a job hangs in one mailbox at a time.
+    match unsafe { actor.mailbox.post(NonNull::new_unchecked(raw)) } {
+        Ok(()) => Ok(()),
+        // SAFETY: what comes back is what was given.
+        Err(back) => Err(unsafe { taken(back) }),
+    }
+}
+
+/// The job that was taken from a mailbox.
+///
+/// # Safety
+/// `meta` came from a mailbox of such an actor, and is turned back once.
+pub(super) unsafe fn taken<K, C>(meta: NonNull<Meta<K, C>>) -> JobRef<K, C> {
+    // SAFETY: promised by the caller; `whole` was chosen for this cell.
+    unsafe { (meta.as_ref().whole)(meta) }
+}
+
+impl<K, C, W> JobCell<K, C, W>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    pub(super) fn new(actor: Arc<Actor<K, C>>, brought: Brought<K, C>, work: W, share: Share<W::Out>) -> Arc<Self> {
+        let meta = Meta {
+            next: AtomicPtr::new(ptr::null_mut()),
+            whole: whole::<K, C, W>,
+            state: JobState::new(),
+            actor,
+            at: AtomicU64::new(brought.at),
+            brought,
+            installing: AtomicBool::new(false),
+            held: AtomicU64::new(0),
+            token: OnceLock::new(),
+            deadline: OnceLock::new(),
+            followers: UnsafeCell::new(Vec::new()),
+            context: RequestContext::current(),
+        };
+        let (work, result) = (UnsafeCell::new(Some(work)), UnsafeCell::new(None));
+        Arc::new(Self { meta, work, result, shot: OneShot::new(), share })
+    }
+
+    /// # Safety
+    /// The caller has started the job, or has led it into Cancelled.
+    unsafe fn take_work(&self) -> Option<W> {
+        // SAFETY: promised by the caller.
+        self.work.with_mut(|work| unsafe { (*work).take() })
+    }
+
+    fn set_result(&self, result: Result<W::Out, LaneError>) {
+        self.result.with_mut(|slot| {
+            // SAFETY: only who has started the job comes here, once.
+            unsafe { *slot = Some(result) };
+        });
+    }
+
+    /// A future of it is over.
+    pub(super) fn ended(self: Arc<Self>, result: Result<W::Out, LaneError>) {
+        let panicked = matches!(result, Err(LaneError::Panicked(_)));
+        self.set_result(result);
+        runner::over_elsewhere(self, panicked);
+    }
+
+    fn followers(&self) -> Vec<JobRef<K, C>> {
+        // SAFETY: the caller ends the job: it is queued no more, and nobody else touches them.
+        self.meta.followers.with_mut(|followers| unsafe { std::mem::take(&mut *followers) })
+    }
+
+    fn tell(&self, result: Result<W::Out, LaneError>) {
+        for follower in self.followers() {
+            let shared: Result<W::Out, LaneError> = match (&result, self.share) {
+                (Ok(value), Some(share)) => catch(|| share(value)).map_err(LaneError::Panicked),
+                (Err(error), _) => Err(error.clone()),
+                (Ok(_), None) => Err(LaneError::Coalesced),
+            };
+            let mut offer = Some(shared);
+            if !follower.adopt(&mut offer) {
+                follower.answer(LaneError::Coalesced);
+            }
+        }
+        // SAFETY: one ends the job, and only that one comes here, once.
+        trampoline::wake(unsafe { self.shot.resolve_alone(result) });
+    }
+}
+
+/// Has `follower` answered with the result of `leader`, which is queued. For who has the actor's turn.
+///
+/// # Safety
+/// The caller has the turn of the actor, and `leader` is queued there.
+pub(super) unsafe fn follow<K, C>(leader: &JobRef<K, C>, follower: JobRef<K, C>) {
+    // SAFETY: promised by the caller.
+    leader.meta().followers.with_mut(|followers| unsafe { (*followers).push(follower) });
+}
+
+impl<K, C, W> Queued<K, C> for JobCell<K, C, W>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    fn meta(&self) -> &Meta<K, C> {
+        &self.meta
+    }
+
+    fn run(self: Arc<Self>, cx: &LaneCx<K, C>) -> Ran {
+        // SAFETY: the caller has started it.
+        let Some(work) = (unsafe { self.take_work() }) else { unreachable!("a job is started once a step") };
+        let (result, panicked) = match catch(|| work.step(cx)) {
+            Ok(Step::Done(value)) => (Ok(value), false),
+            Ok(Step::Built(work)) => {
+                self.work.with_mut(|slot| {
+                    // SAFETY: the caller has started it.
+                    unsafe { *slot = Some(work) };
+                });
+                return Ran::Built;
+            }
+            Ok(Step::Future(future)) => {
+                let spawner = self.meta.actor.shared.spawner.clone();
+                future::spawn(&spawner, self, future);
+                return Ran::Away;
+            }
+            Err(report) => (Err(LaneError::Panicked(report)), true),
+        };
+        self.set_result(result);
+        Ran::Over { panicked }
+    }
+
+    fn deliver(&self) {
+        // SAFETY: only who ran the job comes here.
+        let result = self.result.with_mut(|slot| unsafe { (*slot).take() });
+        self.tell(result.unwrap_or(Err(LaneError::Cancelled)));
+    }
+
+    fn answer(&self, error: LaneError) {
+        // SAFETY: the caller has led it into Cancelled, or has started it and ran nothing.
+        if let Some(work) = unsafe { self.take_work() } {
+            trampoline::dispose(work);
+        }
+        self.tell(Err(error));
+    }
+
+    fn adopt(&self, offer: &mut dyn Any) -> bool {
+        let Some(offer) = offer.downcast_mut::<Option<Result<W::Out, LaneError>>>() else { return false };
+        let Some(result) = offer.take() else { return false };
+        // SAFETY: who has it follow another has led it into Cancelled.
+        if let Some(work) = unsafe { self.take_work() } {
+            trampoline::dispose(work);
+        }
+        self.tell(result);
+        true
+    }
+}
+
+impl<K, C, W> Cancels for JobCell<K, C, W>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    fn state(&self) -> &JobState {
+        &self.meta.state
+    }
+
+    fn cancel_token(&self) -> &CancellationToken {
+        self.meta.token()
+    }
+
+    fn cancel(&self, before_start: bool) -> CancelOutcome {
+        if before_start { cancel::cancel_before_start(self) } else { cancel::cancel(self) }
+    }
+
+    fn status(&self) -> JobStatus {
+        cancel::status(self, &self.meta.actor)
+    }
+
+    fn is_of(&self, key: &dyn Any) -> bool {
+        let actor = &self.meta.actor;
+        key.downcast_ref::<K>().is_some_and(|key| (actor.shared.same_key)(&actor.key, key))
+    }
+
+    fn number(&self) -> u64 {
+        self.meta.brought.id
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.meta.actor.incarnation
+    }
+
+    fn whole(self: Arc<Self>) -> Box<dyn Any> {
+        Box::new(self as JobRef<K, C>)
+    }
+
+    fn writers(&self) -> usize {
+        self.meta.actor.writers() + self.meta.actor.word.look().running(LaneKind::Mutating)
+    }
+}
+
+impl<K, C, W> FlightRef for JobCell<K, C, W>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    /// While it runs it is the slot that it runs in, so that who looks for what holds an actor up finds who waits there.
+    fn id(&self) -> FlightId {
+        match self.meta.state.phase() {
+            JobPhase::Started | JobPhase::Sealed => self.meta.actor.shared.slots.id(held::slot(&self.meta)),
+            JobPhase::Cancelled if !self.meta.state.is_over() => {
+                self.meta.actor.shared.slots.id(held::slot(&self.meta))
+            }
+            _ => FlightId::of(self, 0),
+        }
+    }
+
+    fn describe(&self) -> String {
+        let meta = &self.meta;
+        format!("{} job {:?} of actor {}", meta.brought.lane, meta.brought.label, meta.actor.incarnation)
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.meta.actor.shared.spawner.clone()
+    }
+
+    fn place(&self) -> Place {
+        self.meta.actor.shared.place
+    }
+
+    fn phase(&self) -> Phase {
+        match self.meta.state.phase() {
+            JobPhase::Queued | JobPhase::Claimed => Phase::Waiting,
+            JobPhase::Cancelled if self.meta.state.is_over() => Phase::Cancelled,
+            JobPhase::Started | JobPhase::Sealed | JobPhase::Cancelled => Phase::Claimed,
+            JobPhase::Finished => Phase::Done,
+        }
+    }
+
+    /// Nobody but the executor's runners starts a job: rules and caps are theirs.
+    fn help(&self) -> bool {
+        false
+    }
+
+    /// Who waits inside a job of this executor lends its slot meanwhile, so that the awaited job is not waiting for the waiter's.
+    fn watch(&self) -> bool {
+        if current::is_inside(&self.meta.actor.shared.identity()) && self.meta.state.lend() {
+            self.meta.actor.shared.lend();
+        }
+        false
+    }
+
+    fn leave(&self) {
+        let _ = cancel::cancel(self);
+    }
+
+    fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
+        if matches!(self.meta.state.phase(), JobPhase::Queued | JobPhase::Claimed) {
+            self.meta.actor.holders(self.meta.lane(), out);
+        }
+    }
+}
+
+impl<K, C, W> SoleFlight<W::Out, LaneError> for JobCell<K, C, W>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    fn shot(&self) -> &OneShot<Result<W::Out, LaneError>> {
+        &self.shot
+    }
+}
+
+impl<K, C, W: Work<K, C>> Drop for JobCell<K, C, W> {
+    /// A closure or a result that nobody took, which happens only if a submission ends half way.
+    fn drop(&mut self) {
+        if matches!(self.meta.state.phase(), JobPhase::Started | JobPhase::Sealed) {
+            self.meta.actor.shared.phantom();
+        }
+        self.work.with_mut(|work| {
+            // SAFETY: nobody else has it any more.
+            trampoline::dispose(unsafe { (*work).take() });
+        });
+        self.result.with_mut(|result| {
+            // SAFETY: as above.
+            trampoline::dispose(unsafe { (*result).take() });
+        });
+    }
+}

@@ -1,0 +1,199 @@
+//! What lies inside an actor's turn: the queued jobs by class and lane in order of arrival, and what the order rules remember.
+//! It does not know the rules, nor the word that says who has the turn.
+
+#![forbid(unsafe_code)]
+
+use super::cell::JobPhase;
+use super::heavy::Lines;
+use super::job::JobRef;
+use super::kind::{LANES, LaneClass, LaneKind};
+use super::order::{Flood, Head};
+use super::room::Waiter;
+use crate::sync::Arc;
+use std::collections::VecDeque;
+
+/// A queued job and its number in the order of arrival.
+pub(super) struct Entry<K, C> {
+    pub(super) arrival: u64,
+    pub(super) job: JobRef<K, C>,
+}
+
+/// Who asked for a drain, and which jobs are still counted.
+pub(super) struct Drains {
+    /// Asked, and not begun.
+    pub(super) asked: Vec<Arc<Waiter>>,
+    /// Told at the end of the one that goes on.
+    pub(super) going: Vec<Arc<Waiter>>,
+}
+
+/// The queues of an actor that is not idle.
+pub(super) struct Queues<K, C> {
+    lanes: [[VecDeque<Entry<K, C>>; LANES]; 2],
+    /// Reads that run under the share of the job that submitted them.
+    pub(super) nested: VecDeque<Entry<K, C>>,
+    /// Jobs that wait for another to be over.
+    pub(super) fenced: Vec<Entry<K, C>>,
+    arrivals: u64,
+    pub(super) flood: Flood,
+    pub(super) lines: Lines,
+    pub(super) drains: Drains,
+    /// When the actor's timer fires, if it is armed.
+    pub(super) timer: u64,
+}
+
+impl<K, C> Queues<K, C> {
+    pub(super) fn new() -> Self {
+        Self {
+            lanes: std::array::from_fn(|_| std::array::from_fn(|_| VecDeque::new())),
+            nested: VecDeque::new(),
+            fenced: Vec::new(),
+            arrivals: 0,
+            flood: Flood::default(),
+            lines: Lines::default(),
+            drains: Drains { asked: Vec::new(), going: Vec::new() },
+            timer: u64::MAX,
+        }
+    }
+
+    /// Whether nothing would be lost with it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lanes.iter().flatten().all(VecDeque::is_empty)
+            && self.nested.is_empty()
+            && self.fenced.is_empty()
+            && self.lines.is_empty()
+            && self.drains.asked.is_empty()
+            && self.drains.going.is_empty()
+            && self.timer == u64::MAX
+    }
+
+    fn lane(&mut self, class: LaneClass, lane: LaneKind) -> &mut VecDeque<Entry<K, C>> {
+        &mut self.lanes[class as usize][lane as usize]
+    }
+
+    /// A job has come.
+    pub(super) fn arrive(&mut self, job: JobRef<K, C>) {
+        self.arrivals += 1;
+        let entry = Entry { arrival: self.arrivals, job };
+        let meta = entry.job.meta();
+        if meta.brought.fence.as_ref().is_some_and(|fence| !fence.meta().state.is_over()) {
+            self.fenced.push(entry);
+        } else if meta.brought.nested {
+            self.nested.push_back(entry);
+        } else {
+            let (class, lane) = (meta.class(), meta.lane());
+            self.lane(class, lane).push_back(entry);
+        }
+    }
+
+    /// Jobs whose fence is over go to their lane; they count as having come now.
+    pub(super) fn unfence(&mut self) {
+        if self.fenced.is_empty() {
+            return;
+        }
+        let fenced = std::mem::take(&mut self.fenced);
+        for entry in fenced {
+            if entry.job.meta().brought.fence.as_ref().is_some_and(|fence| !fence.meta().state.is_over()) {
+                self.fenced.push(entry);
+            } else {
+                self.arrive(entry.job);
+            }
+        }
+    }
+
+    /// The queued job that a later one of this key may follow.
+    pub(super) fn leader(&self, bit: u64) -> Option<&JobRef<K, C>> {
+        let queued = self.lanes[LaneClass::Maintenance as usize].iter().flatten();
+        queued.map(|entry| &entry.job).find(|job| {
+            let meta = job.meta();
+            meta.brought.key.is_some_and(|key| key.bit() == bit) && meta.state.phase() == JobPhase::Queued
+        })
+    }
+
+    /// Throws away what was taken out and stands at the head of its lane.
+    pub(super) fn purge(&mut self, trash: &mut Vec<JobRef<K, C>>) {
+        let purge = |queue: &mut VecDeque<Entry<K, C>>, trash: &mut Vec<JobRef<K, C>>| {
+            while queue.front().is_some_and(|entry| entry.job.meta().state.phase() != JobPhase::Queued) {
+                trash.extend(queue.pop_front().map(|entry| entry.job));
+            }
+        };
+        for queue in self.lanes.iter_mut().flatten() {
+            purge(queue, trash);
+        }
+        purge(&mut self.nested, trash);
+    }
+
+    /// Throws away all that was taken out, wherever it stands.
+    pub(super) fn sweep(&mut self, trash: &mut Vec<JobRef<K, C>>) {
+        let mut keep = |entry: &Entry<K, C>| {
+            let queued = entry.job.meta().state.phase() == JobPhase::Queued;
+            if !queued {
+                trash.push(entry.job.clone());
+            }
+            queued
+        };
+        for queue in self.lanes.iter_mut().flatten() {
+            queue.retain(&mut keep);
+        }
+        self.nested.retain(&mut keep);
+        self.fenced.retain(&mut keep);
+    }
+
+    /// The jobs of a class, in order of arrival.
+    pub(super) fn of_class(&self, class: LaneClass) -> Vec<JobRef<K, C>> {
+        let lanes = self.lanes[class as usize].iter().flatten();
+        let apart = self.nested.iter().chain(&self.fenced).filter(|entry| entry.job.meta().class() == class);
+        let mut all: Vec<&Entry<K, C>> = lanes.chain(apart).collect();
+        all.sort_by_key(|entry| entry.arrival);
+        all.into_iter().map(|entry| entry.job.clone()).collect()
+    }
+
+    /// Jobs that lie here, those that were taken out too.
+    pub(super) fn len(&self) -> usize {
+        self.lanes.iter().flatten().map(VecDeque::len).sum::<usize>() + self.nested.len() + self.fenced.len()
+    }
+
+    /// The head of a lane.
+    pub(super) fn head(&self, class: LaneClass, lane: LaneKind) -> Option<Head> {
+        let entry = self.lanes[class as usize][lane as usize].front()?;
+        Some(Head { arrival: entry.arrival, at: entry.job.meta().at() })
+    }
+
+    /// The heads of all lanes of a class.
+    pub(super) fn heads(&self, class: LaneClass) -> [Option<Head>; LANES] {
+        std::array::from_fn(|lane| self.head(class, LaneKind::ALL[lane]))
+    }
+
+    pub(super) fn depth(&self, class: LaneClass, lane: LaneKind) -> usize {
+        self.lanes[class as usize][lane as usize].len()
+    }
+
+    /// Takes the head of a lane.
+    pub(super) fn pop(&mut self, class: LaneClass, lane: LaneKind) -> Option<Entry<K, C>> {
+        self.lane(class, lane).pop_front()
+    }
+
+    /// Puts back what was just taken.
+    pub(super) fn put_back(&mut self, class: LaneClass, lane: LaneKind, entry: Entry<K, C>) {
+        self.lane(class, lane).push_front(entry);
+    }
+
+    /// Takes everything out, in order of arrival.
+    pub(super) fn take_all(&mut self) -> Vec<JobRef<K, C>> {
+        let mut all: Vec<Entry<K, C>> = self.lanes.iter_mut().flatten().flat_map(VecDeque::drain_all).collect();
+        all.extend(self.nested.drain(..));
+        all.append(&mut self.fenced);
+        all.sort_by_key(|entry| entry.arrival);
+        all.into_iter().map(|entry| entry.job).collect()
+    }
+}
+
+/// Emptying a queue without naming a range.
+trait DrainAll<T> {
+    fn drain_all(&mut self) -> std::collections::vec_deque::Drain<'_, T>;
+}
+
+impl<T> DrainAll<T> for VecDeque<T> {
+    fn drain_all(&mut self) -> std::collections::vec_deque::Drain<'_, T> {
+        self.drain(..)
+    }
+}

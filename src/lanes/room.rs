@@ -1,0 +1,100 @@
+//! Waiting for something of an actor: room in its queue, or the end of all that was submitted before.
+//! It does not know what the room is used for.
+
+#![forbid(unsafe_code)]
+
+use super::actor::Actor;
+use super::answer::LaneError;
+use crate::flight::{Completion, FlightId, FlightRef, Phase};
+use crate::runtime::{Place, Spawner};
+use crate::sync::Arc;
+use crate::sync::queue::{Injector, Steal};
+
+/// Who waits.
+pub(super) type Waiter = Completion<(), LaneError>;
+
+/// Those who wait for room in an actor's queue, and those who ask for a drain.
+pub(super) struct Room {
+    line: Injector<Arc<Waiter>>,
+    /// Drains that were asked for, until the actor is looked at.
+    drains: Injector<Arc<Waiter>>,
+}
+
+impl Room {
+    pub(super) fn new() -> Self {
+        Self { line: Injector::new(), drains: Injector::new() }
+    }
+
+    pub(super) fn ask_drain(&self, waiter: Arc<Waiter>) {
+        self.drains.push(waiter);
+    }
+
+    /// The next drain that was asked for.
+    pub(super) fn drain_asked(&self) -> Option<Arc<Waiter>> {
+        take(&self.drains)
+    }
+
+    pub(super) fn push(&self, waiter: Arc<Waiter>) {
+        self.line.push(waiter);
+    }
+
+    /// Has all who wait ask again: each takes what room it finds.
+    pub(super) fn tell(&self) {
+        while let Some(waiter) = take(&self.line) {
+            waiter.resolve(Ok(()));
+        }
+    }
+}
+
+fn take(line: &Injector<Arc<Waiter>>) -> Option<Arc<Waiter>> {
+    loop {
+        match line.steal() {
+            Steal::Success(waiter) => return Some(waiter),
+            Steal::Empty => return None,
+            Steal::Retry => {}
+        }
+    }
+}
+
+/// What somebody waits for who waits for an actor.
+pub(super) struct OfActor<K, C>(pub(super) Arc<Actor<K, C>>);
+
+impl<K, C> FlightRef for OfActor<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    fn id(&self) -> FlightId {
+        FlightId::of(&*self.0, 1)
+    }
+
+    fn describe(&self) -> String {
+        format!("the jobs of actor {}", self.0.incarnation)
+    }
+
+    fn spawner(&self) -> Spawner {
+        self.0.shared.spawner.clone()
+    }
+
+    fn place(&self) -> Place {
+        self.0.shared.place
+    }
+
+    fn phase(&self) -> Phase {
+        if self.0.word.look().is_idle() { Phase::Done } else { Phase::Claimed }
+    }
+
+    fn help(&self) -> bool {
+        false
+    }
+
+    fn watch(&self) -> bool {
+        false
+    }
+
+    fn leave(&self) {}
+
+    fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
+        self.0.holders_of_all(out);
+    }
+}

@@ -1,0 +1,241 @@
+//! A runner: has a slot, visits actors, and runs what they admit, until there is nothing to do or others want the thread.
+//! It does not know in which order actors and jobs are taken.
+//!
+//! A job is over in this order: its slot shows nothing any more, its cell says finished, the actor's word lets the next one in
+//! (and is closed in the same step if a writer has panicked), permits and places go back, and only then it is answered.
+
+#![forbid(unsafe_code)]
+
+use super::actor::Why;
+use super::answer::LaneError;
+use super::context::LaneCx;
+use super::current;
+use super::executor::Shared;
+use super::held;
+use super::job::{JobRef, Meta, Ran, post};
+use super::kind::{LaneKind, Quantum};
+use super::slots::InSlot;
+use super::turn::{Admitted, Visit};
+use crate::admission::ContextScope;
+use crate::flight;
+use crate::sync::Arc;
+use crate::sync::stat::Ordering;
+
+/// Visits after which a runner lets the runtime's other jobs have the thread.
+const VISITS: usize = 32;
+
+/// A slot, and the job of the runtime that works for it.
+pub(super) struct Runner<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    /// None once it has been taken over.
+    at: Option<(Arc<Shared<K, C>>, usize)>,
+}
+
+impl<K, C> Runner<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    pub(super) fn new(shared: Arc<Shared<K, C>>, slot: usize) -> Self {
+        Self { at: Some((shared, slot)) }
+    }
+
+    pub(super) fn run(mut self) {
+        let Some((shared, mut slot)) = self.at.take() else { return };
+        let mut spare = None;
+        let visits = if shared.spawner.is_driven() { 1 } else { VISITS };
+        for _ in 0..visits {
+            let Some(found) = shared.next() else {
+                match shared.stop(slot) {
+                    Some(again) => slot = again,
+                    None => return,
+                }
+                continue;
+            };
+            let visit = Visit {
+                ticket: found.ticket,
+                renews: found.renews,
+                alone: shared.is_alone(),
+                place: found.place,
+                now: shared.now(),
+                spare: &mut spare,
+            };
+            let now = visit.now;
+            let Some(admitted) = found.actor.visit(visit) else { continue };
+            if !begin(&shared, admitted, slot, now) {
+                // A future has taken the slot along.
+                if !shared.pool.start() {
+                    return;
+                }
+                slot = shared.take_slot();
+            }
+        }
+        shared.launch(slot);
+    }
+}
+
+impl<K, C> Drop for Runner<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    /// The runtime has thrown it away: nothing of the executor will run any more.
+    fn drop(&mut self) {
+        if let Some((shared, slot)) = self.at.take() {
+            shared.close();
+            if let Some(slot) = shared.stop(slot) {
+                shared.slots.give(slot);
+                shared.pool.give_up();
+            }
+        }
+    }
+}
+
+/// Begins a job that was admitted. False if a future has taken the slot along.
+fn begin<K, C>(shared: &Arc<Shared<K, C>>, admitted: Admitted<K, C>, slot: usize, now: u64) -> bool
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let Admitted { job, held } = admitted;
+    let meta = job.meta();
+    held::note(meta, slot, held);
+    let (lane, actor) = (meta.lane(), &meta.actor);
+    shared.slots.begin(
+        slot,
+        &InSlot {
+            hash: actor.hash,
+            incarnation: actor.incarnation,
+            lane,
+            class: meta.class(),
+            id: meta.brought.id,
+            label: meta.brought.label,
+            started: now,
+        },
+    );
+    if !meta.state.start() {
+        // Cancelled in between, and answered by who did that.
+        shared.slots.end(slot, None);
+        release(meta, false);
+        return true;
+    }
+    if actor.word.look().is_fatal() {
+        // A writer has panicked since it was admitted.
+        shared.slots.end(slot, None);
+        meta.state.finish();
+        release(meta, false);
+        job.answer(LaneError::Fatal);
+        return true;
+    }
+    let cx = LaneCx { job };
+    let ran = {
+        let _context = ContextScope::enter(meta_context(&cx));
+        let _current = current::enter(cx.job.clone(), shared.identity(), cx.incarnation(), lane);
+        let _active = flight::enter(shared.slots.id(slot));
+        cx.job.clone().run(&cx)
+    };
+    match ran {
+        Ran::Over { panicked } => over(shared, &cx.job, slot, panicked),
+        Ran::Built => built(shared, cx.job, slot),
+        Ran::Away => return false,
+    }
+    true
+}
+
+fn meta_context<K, C>(cx: &LaneCx<K, C>) -> Option<crate::admission::RequestContext> {
+    cx.job.meta().context()
+}
+
+/// Gives back what a job held of its actor and of the process-wide things. `fatal`: a writer has panicked.
+fn release<K, C>(meta: &Meta<K, C>, fatal: bool)
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let (actor, held) = (&meta.actor, held::of(meta));
+    if meta.state.unlend() {
+        actor.shared.pool.unlend();
+    }
+    if fatal {
+        actor.note_why(Why::Fatal);
+    }
+    let owes = actor.word.release(meta.lane(), fatal, meta.brought.epoch);
+    if let Some(permit) = held.permit {
+        actor.shared.heavy.give(permit);
+    }
+    if let Some(place) = held.place {
+        actor.shared.pool.give_place(place);
+    }
+    if fatal {
+        actor.empty();
+    }
+    actor.settle(owes);
+}
+
+/// A job is over, in a slot.
+fn over<K, C>(shared: &Arc<Shared<K, C>>, job: &JobRef<K, C>, slot: usize, panicked: bool)
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let meta = job.meta();
+    if let Quantum::Time(_) = shared.config.quantum
+        && let Some((inside, _)) = shared.slots.read(slot)
+    {
+        meta.actor.cost.fetch_add(shared.now().saturating_sub(inside.started), Ordering::Relaxed);
+    }
+    shared.slots.end(slot, Some(meta.class()));
+    meta.state.finish();
+    release(meta, panicked && meta.lane() == LaneKind::Mutating);
+    job.deliver();
+}
+
+/// A build is over, and its install is queued.
+fn built<K, C>(shared: &Arc<Shared<K, C>>, job: JobRef<K, C>, slot: usize)
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let meta = job.meta();
+    let (actor, held, class) = (meta.actor.clone(), held::of(meta), meta.class());
+    shared.slots.end(slot, None);
+    meta.to_install(shared.now());
+    actor.writer_comes();
+    actor.word.requeue(class);
+    if let Some(permit) = held.permit {
+        shared.heavy.give(permit);
+    }
+    if let Some(place) = held.place {
+        shared.pool.give_place(place);
+    }
+    if !meta.state.requeue() {
+        // Cancelled while it was built: what was built is thrown away.
+        meta.state.finish();
+        actor.taken_out(meta);
+        job.answer(LaneError::Cancelled);
+        return;
+    }
+    match post(job) {
+        Ok(()) => actor.poke(class),
+        Err(job) => {
+            super::cancel::refuse(&*job, actor.why_closed());
+        }
+    }
+}
+
+/// A job is over that a future had taken away, on whatever thread; its result lies in it.
+pub(super) fn over_elsewhere<K, C>(job: JobRef<K, C>, panicked: bool)
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let shared = job.meta().actor.shared.clone();
+    let slot = held::slot(job.meta());
+    over(&shared, &job, slot, panicked);
+    if let Some(slot) = shared.stop(slot) {
+        shared.launch(slot);
+    }
+}

@@ -1,0 +1,336 @@
+//! The ways in: checks a submission, reserves room, posts it, and has the actor looked at; and waits for room where that is asked.
+//! It does not know in which order jobs run.
+
+#![forbid(unsafe_code)]
+
+use super::actor::Actor;
+use super::answer::{LaneBackpressure, LaneError, QueueScope};
+use super::cancel::{self, CancelOutcome, LaneTicket};
+use super::current;
+use super::executor::nanos;
+use super::job::{Brought, JobCell, JobRef, Queued, post};
+use super::kind::{LaneClass, LaneKind};
+use super::room::{OfActor, Waiter};
+use super::word::NoRoom;
+use super::work::{LaneJob, Work};
+use crate::admission::BudgetGuard;
+use crate::flight::{self, Handle};
+use crate::runtime::{self, Job};
+use crate::sync::Arc;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// The claim on the answer of one job, and the ticket by which it can be cancelled.
+///
+/// It is a [`Future`] and can be waited for, like any [`Handle`]. Dropping it detaches: the job goes on.
+#[must_use = "dropping a handle detaches the job and loses its answer; say `detach()` if that is meant"]
+pub struct LaneHandle<T: Send + 'static> {
+    handle: Handle<T, LaneError>,
+    ticket: Option<LaneTicket>,
+}
+
+impl<T: Send + 'static> LaneHandle<T> {
+    /// The job's ticket; none if the submission was refused.
+    #[must_use]
+    pub fn ticket(&self) -> Option<&LaneTicket> {
+        self.ticket.as_ref()
+    }
+
+    /// Cancels the job, as its ticket does.
+    pub fn cancel(&self) -> CancelOutcome {
+        self.ticket.as_ref().map_or(CancelOutcome::NotFound, LaneTicket::cancel)
+    }
+
+    /// Waits for the answer. See [`Handle::wait`].
+    ///
+    /// # Errors
+    /// What the job was answered with instead of a result.
+    pub fn wait(self) -> Result<T, LaneError> {
+        self.handle.wait()
+    }
+
+    /// Waits for at most `limit`. See [`Handle::wait_timeout`].
+    pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<T, LaneError>> {
+        self.handle.wait_timeout(limit)
+    }
+
+    /// The answer, if it is there. See [`Handle::try_get`].
+    pub fn try_get(&mut self) -> Option<Result<T, LaneError>> {
+        self.handle.try_get()
+    }
+
+    /// Whether the answer is there.
+    #[must_use]
+    pub fn is_resolved(&self) -> bool {
+        self.handle.is_resolved()
+    }
+
+    /// The plain handle. Its `cancel` cancels the job too, but the answer comes when the job is over.
+    pub fn into_handle(self) -> Handle<T, LaneError> {
+        self.handle
+    }
+
+    /// Lets the job go on without anyone to take its answer.
+    pub fn detach(self) {}
+
+    pub(super) fn refused(error: LaneError) -> Self {
+        Self { handle: Handle::ready(Err(error)), ticket: None }
+    }
+}
+
+impl<T: Send + 'static> Future for LaneHandle<T> {
+    type Output = Result<T, LaneError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.handle).poll(cx)
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for LaneHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneHandle").field("ticket", &self.ticket).finish_non_exhaustive()
+    }
+}
+
+/// A submission that was refused, with the job to submit again or to throw away.
+pub struct LaneRejected<W, T> {
+    /// Why.
+    pub error: LaneError,
+    /// What was submitted.
+    pub job: LaneJob<W, T>,
+}
+
+impl<W, T> fmt::Debug for LaneRejected<W, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaneRejected").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<W, T> fmt::Display for LaneRejected<W, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<W, T> std::error::Error for LaneRejected<W, T> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+/// The coalesce bit that a submission has set, taken back unless the job is queued.
+struct KeyBit<'a, K, C> {
+    actor: &'a Actor<K, C>,
+    bit: u64,
+}
+
+impl<K, C> Drop for KeyBit<'_, K, C> {
+    fn drop(&mut self) {
+        if self.bit != 0 {
+            self.actor.keys.clear(self.bit);
+        }
+    }
+}
+
+impl<K, C> Actor<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    fn closed(&self) -> Option<LaneError> {
+        let seen = self.word.look();
+        if seen.is_fatal() { Some(LaneError::Fatal) } else { seen.is_closed().then(|| self.why_closed()) }
+    }
+
+    /// Submits a job, or gives it back. `unit` is one of the class's budget that the caller has already.
+    pub(super) fn try_submit<W: Work<K, C>>(
+        self: &Arc<Self>,
+        job: LaneJob<W, W::Out>,
+        unit: Option<BudgetGuard>,
+    ) -> Result<LaneHandle<W::Out>, LaneRejected<W, W::Out>> {
+        let reject = |error, job| Err(LaneRejected { error, job });
+        if let Some(error) = self.closed() {
+            return reject(error, job);
+        }
+        if job.deadline == Some(Duration::ZERO) {
+            return reject(LaneError::DeadlineExceeded, job);
+        }
+        let mut key = KeyBit { actor: self, bit: 0 };
+        let mut joins = false;
+        if let Some(wanted) = job.key {
+            joins = self.keys.ask(wanted.bit());
+            if joins && job.share.is_none() {
+                return reject(LaneError::Coalesced, job);
+            }
+            key.bit = if joins { 0 } else { wanted.bit() };
+        }
+        let epoch = match self.reserve(job.class, unit) {
+            Ok(epoch) => epoch,
+            Err(error) => return reject(error, job),
+        };
+        key.bit = 0;
+        Ok(self.submit_reserved(job, epoch, joins))
+    }
+
+    /// Room for one more, here and in all.
+    fn reserve(self: &Arc<Self>, class: LaneClass, unit: Option<BudgetGuard>) -> Result<bool, LaneError> {
+        let shared = &self.shared;
+        let cap = shared.queue_cap(class);
+        let epoch = self.word.reserve(class, cap).map_err(|no_room| match no_room {
+            NoRoom::Closed => self.why_closed(),
+            NoRoom::Fatal => LaneError::Fatal,
+            NoRoom::Full(depth) => LaneError::Backpressure(LaneBackpressure::new(class, QueueScope::Actor, depth, cap)),
+        })?;
+        let budget = shared.budget(class);
+        match unit {
+            Some(unit) => unit.keep(),
+            None if budget.take(1) => {}
+            None => {
+                let owes = self.word.leave_queue(class, epoch);
+                self.settle(owes);
+                let depth = u32::try_from(budget.in_use()).unwrap_or(u32::MAX);
+                let refused = LaneBackpressure::new(class, QueueScope::Overall, depth, budget.capacity());
+                return Err(LaneError::Backpressure(refused));
+            }
+        }
+        Ok(epoch)
+    }
+
+    fn submit_reserved<W: Work<K, C>>(
+        self: &Arc<Self>,
+        job: LaneJob<W, W::Out>,
+        epoch: bool,
+        joins: bool,
+    ) -> LaneHandle<W::Out> {
+        let shared = &self.shared;
+        let (class, at) = (job.class, shared.now());
+        let shares = job.lane == LaneKind::PureRead && current::shares(shared.identity(), self.incarnation);
+        let brought = Brought {
+            lane: job.lane,
+            class,
+            id: job.id,
+            label: job.label,
+            key: job.key,
+            joins,
+            nested: shares,
+            fence: job.after.and_then(|ticket| self.own_job(&ticket)),
+            epoch,
+            at,
+            bucket: shared.ages.enter(class, at),
+        };
+        if job.lane == LaneKind::Mutating {
+            self.writer_comes();
+        }
+        let cell = JobCell::new(self.clone(), brought, job.work, job.share);
+        let handle = LaneHandle {
+            handle: Handle::sole(cell.clone()),
+            ticket: Some(LaneTicket::of(cell.clone() as JobRef<K, C>)),
+        };
+        if let Some(deadline) = job.deadline {
+            let late = Arc::downgrade(&cell);
+            let expire = Job::new(move || {
+                if let Some(cell) = late.upgrade() {
+                    cancel::refuse(&*cell as &dyn Queued<K, C>, LaneError::DeadlineExceeded);
+                }
+            });
+            let timer = shared.spawner.after(Duration::from_nanos(nanos(deadline)), expire);
+            let _ = cell.meta().deadline.set(timer);
+        }
+        match post(cell as JobRef<K, C>) {
+            Ok(()) => self.poke(class),
+            Err(job) => {
+                cancel::refuse(&*job, self.why_closed());
+            }
+        }
+        handle
+    }
+
+    /// The job of a ticket, if it is one of this registration.
+    fn own_job(&self, ticket: &LaneTicket) -> Option<JobRef<K, C>> {
+        if ticket.incarnation() != self.incarnation {
+            return None;
+        }
+        ticket.job().clone().whole().downcast::<JobRef<K, C>>().ok().map(|job| *job)
+    }
+
+    /// Whether the calling thread must not be made to wait: it is inside a job, or works for the runtime.
+    fn must_not_wait(&self) -> bool {
+        flight::is_inside_job() || runtime::current_pool(&self.shared.spawner).is_some()
+    }
+
+    /// Submits a job, and waits for room if there is none. Inside a job it does not wait.
+    pub(super) fn submit_waiting<W: Work<K, C>>(
+        self: &Arc<Self>,
+        mut job: LaneJob<W, W::Out>,
+    ) -> Result<LaneHandle<W::Out>, LaneRejected<W, W::Out>> {
+        let mut unit = None;
+        loop {
+            let rejected = match self.try_submit(job, unit.take()) {
+                Ok(handle) => return Ok(handle),
+                Err(rejected) => rejected,
+            };
+            let LaneError::Backpressure(full) = &rejected.error else { return Err(rejected) };
+            if self.must_not_wait() || !self.wait_for_room(full, &mut unit) {
+                return Err(rejected);
+            }
+            job = rejected.job;
+        }
+    }
+
+    /// Waits for room. False if there never will be any: on a runtime without threads nothing is left that could move.
+    fn wait_for_room(self: &Arc<Self>, full: &LaneBackpressure, unit: &mut Option<BudgetGuard>) -> bool {
+        if full.scope == QueueScope::Overall {
+            *unit = self.shared.budget(full.class).acquire(1).ok();
+            return unit.is_some();
+        }
+        let Some(told) = self.ask_for_room(full) else { return true };
+        Handle::pending(told, Arc::new(OfActor(self.clone()))).wait().is_ok()
+    }
+
+    /// Stands in line for room here. None if there is room already.
+    fn ask_for_room(&self, full: &LaneBackpressure) -> Option<Arc<Waiter>> {
+        let waiter = Waiter::new();
+        self.room().push(waiter.clone());
+        if self.word.want_room(full.class, full.cap) {
+            // Nobody else is told for it: those in line look again, too.
+            self.room().tell();
+            return None;
+        }
+        Some(waiter)
+    }
+
+    /// Submits a job, and awaits room if there is none.
+    pub(super) async fn submit_async<W: Work<K, C>>(
+        self: Arc<Self>,
+        mut job: LaneJob<W, W::Out>,
+    ) -> Result<LaneHandle<W::Out>, LaneRejected<W, W::Out>> {
+        let mut unit = None;
+        loop {
+            let rejected = match self.try_submit(job, unit.take()) {
+                Ok(handle) => return Ok(handle),
+                Err(rejected) => rejected,
+            };
+            let LaneError::Backpressure(full) = rejected.error.clone() else { return Err(rejected) };
+            job = rejected.job;
+            if full.scope == QueueScope::Overall {
+                unit = self.shared.budget(full.class).acquire_async(1).await.ok();
+            } else if let Some(told) = self.ask_for_room(&full) {
+                let _ = Handle::pending(told, Arc::new(OfActor(self.clone()))).await;
+            }
+        }
+    }
+
+    /// Resolves once all that was submitted before is over.
+    pub(super) fn drain_handle(self: &Arc<Self>) -> Handle<(), LaneError> {
+        let waiter = Waiter::new();
+        if self.word.look().is_closed() {
+            return Handle::ready(Ok(()));
+        }
+        self.room().ask_drain(waiter.clone());
+        self.poke(LaneClass::Interactive);
+        Handle::pending(waiter, Arc::new(OfActor(self.clone())))
+    }
+}

@@ -1,0 +1,472 @@
+//! A visit to an actor: takes the turn, looks at what has come, judges, and admits one job or leaves.
+//! It does not know the order rules, nor who runs what was admitted.
+//!
+//! Each visit ends with one exchange of the admission word that was judged. If anything has changed meanwhile it fails, and the
+//! visit judges again: so nothing that came before the visit left is overlooked, and nobody has to rescue a lost wake-up. No
+//! host code runs in a turn: what is to be answered or thrown away is kept until it is left.
+
+use super::actor::{Actor, Inside};
+use super::held::{Held, Place};
+use super::job::{JobRef, follow};
+use super::kind::{LaneClass, LaneKind, Quantum};
+use super::order::View;
+use super::queue::{Entry, Queues};
+use super::room::Waiter;
+use super::word::Seen;
+use crate::sync::Arc;
+use crate::sync::stat::Ordering;
+
+/// How many times its share an actor may be in debt.
+const DEBT_SHARES: i64 = 10_000;
+
+/// What a visit brings along.
+pub(super) struct Visit<'a, K, C> {
+    /// The ticket that led here.
+    pub(super) ticket: Option<LaneClass>,
+    /// The actor's share is renewed: it has waited its turn.
+    pub(super) renews: bool,
+    /// Nobody else waits: no need to keep to shares.
+    pub(super) alone: bool,
+    /// A place for maintenance that the visitor has.
+    pub(super) place: Option<Place>,
+    pub(super) now: u64,
+    /// Queues for an actor that has none, and from one that needs them no more.
+    pub(super) spare: &'a mut Option<Box<Queues<K, C>>>,
+}
+
+/// A job that was admitted: it holds its part of the actor, and is to be run.
+pub(super) struct Admitted<K, C> {
+    pub(super) job: JobRef<K, C>,
+    pub(super) held: Held,
+}
+
+/// What is done once the turn is left.
+struct Outside<K, C> {
+    trash: Vec<JobRef<K, C>>,
+    /// They were led out of the queue here: their room is to be given back.
+    gone: Vec<JobRef<K, C>>,
+    waiters: Vec<Arc<Waiter>>,
+    /// Have the actor looked at again so many nanoseconds from now.
+    timer: Option<u64>,
+    /// The actor has some of its share left.
+    front: bool,
+    /// Its maintenance has waited its age, and there is no place for it.
+    aged: bool,
+}
+
+/// What a judgement comes to.
+enum Decision<K, C> {
+    /// The word was changed on the way: judge again.
+    Again,
+    Closed,
+    Admit {
+        entry: Entry<K, C>,
+        class: LaneClass,
+        lane: LaneKind,
+        held: Held,
+        nested: bool,
+        again: Option<LaneClass>,
+    },
+    Leave {
+        again: Option<LaneClass>,
+    },
+}
+
+impl<K, C> Actor<K, C>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    /// Visits the actor: a job to be run, if one was admitted. A place for maintenance that was not needed is given back.
+    pub(super) fn visit(self: &Arc<Self>, mut visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
+        let Some(mut seen) = self.word.begin_turn(visit.ticket) else {
+            self.give_back(visit.place);
+            return None;
+        };
+        let mut outside = Outside {
+            trash: Vec::new(),
+            gone: Vec::new(),
+            waiters: Vec::new(),
+            timer: None,
+            front: false,
+            aged: false,
+        };
+        // SAFETY: the turn is ours until the word is left.
+        unsafe { self.with_inside(|inside| self.renew(inside, &visit)) };
+        let admitted = loop {
+            // SAFETY: as above.
+            let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, &mut visit, &mut outside)) };
+            match decision {
+                Decision::Again => {}
+                Decision::Closed => {
+                    self.empty_inside(seen);
+                    break None;
+                }
+                Decision::Admit { entry, class, lane, held, nested, again } => {
+                    if let Some(owes) = self.word.admit(seen, lane, class, again) {
+                        break Some((Admitted { job: entry.job, held }, owes));
+                    }
+                    // SAFETY: as above.
+                    unsafe {
+                        self.with_inside(|inside| {
+                            self.put_back(inside, &mut visit, &mut outside, entry, (class, lane), nested)
+                        });
+                    }
+                    self.return_held(held, &mut visit);
+                }
+                Decision::Leave { again } => {
+                    if let Some(owes) = self.word.leave(seen, again) {
+                        self.settle_at(owes, outside.front);
+                        break None;
+                    }
+                }
+            }
+            seen = self.word.refresh();
+        };
+        let admitted = admitted.map(|(admitted, owes)| {
+            self.left_queue(admitted.job.meta());
+            self.settle_at(owes, outside.front);
+            admitted
+        });
+        self.give_back(visit.place);
+        self.after(outside);
+        admitted
+    }
+
+    /// What was put off until the turn was left.
+    fn after(self: &Arc<Self>, outside: Outside<K, C>) {
+        for job in &outside.gone {
+            self.taken_out(job.meta());
+        }
+        for waiter in outside.waiters {
+            waiter.resolve(Ok(()));
+        }
+        if let Some(delay) = outside.timer {
+            self.shared.wake_later(self, delay);
+        }
+        if outside.aged {
+            self.shared.queue_aged(self);
+        }
+        drop(outside.trash);
+    }
+
+    fn give_back(&self, place: Option<Place>) {
+        if let Some(place) = place {
+            self.shared.pool.give_place(place);
+        }
+    }
+
+    /// The admission failed: what it had taken along goes back.
+    fn return_held(&self, held: Held, visit: &mut Visit<'_, K, C>) {
+        if let Some(permit) = held.permit {
+            self.shared.heavy.give(permit);
+        }
+        if let Some(place) = held.place {
+            if visit.place.is_none() {
+                visit.place = Some(place);
+            } else {
+                self.shared.pool.give_place(place);
+            }
+        }
+    }
+
+    fn put_back(
+        self: &Arc<Self>,
+        inside: &mut Inside<K, C>,
+        visit: &mut Visit<'_, K, C>,
+        outside: &mut Outside<K, C>,
+        entry: Entry<K, C>,
+        (class, lane): (LaneClass, LaneKind),
+        nested: bool,
+    ) {
+        if !entry.job.meta().state.unclaim() {
+            // Cancelled in between: its room is ours, its answer is not.
+            outside.gone.push(entry.job);
+            return;
+        }
+        let queues = queues_of(inside, visit);
+        if nested {
+            queues.nested.push_front(entry);
+        } else {
+            queues.put_back(class, lane, entry);
+        }
+        inside.credit += self.price();
+    }
+
+    /// What an admission costs at once.
+    fn price(&self) -> i64 {
+        match self.shared.config.quantum {
+            Quantum::Jobs(_) => 1,
+            Quantum::Time(_) => 0,
+        }
+    }
+
+    /// Renews the actor's share, and charges what has been used.
+    fn renew(&self, inside: &mut Inside<K, C>, visit: &Visit<'_, K, C>) {
+        let share = match self.shared.config.quantum {
+            Quantum::Jobs(jobs) => i64::from(jobs),
+            Quantum::Time(time) => i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / DEBT_SHARES),
+        };
+        let share = share.saturating_mul(i64::from(self.options.weight));
+        if self.cost.load(Ordering::Relaxed) > 0 {
+            let cost = i64::try_from(self.cost.swap(0, Ordering::Relaxed)).unwrap_or(i64::MAX);
+            inside.credit = inside.credit.saturating_sub(cost).max(share.saturating_mul(-DEBT_SHARES));
+        }
+        if visit.renews {
+            inside.credit = inside.credit.saturating_add(share).min(share);
+        }
+    }
+
+    /// Takes in what was posted.
+    fn take_in(&self, inside: &mut Inside<K, C>, visit: &mut Visit<'_, K, C>, outside: &mut Outside<K, C>) {
+        for job in self.posted() {
+            let queues = queues_of(inside, visit);
+            let brought = &job.meta().brought;
+            let leader = match brought.key {
+                Some(key) if brought.joins => queues.leader(key.bit()).cloned(),
+                _ => None,
+            };
+            match leader {
+                Some(leader) if job.meta().state.take_out() => {
+                    // SAFETY: the turn is ours, and the leader is queued here.
+                    unsafe { follow(&leader, job.clone()) };
+                    outside.gone.push(job);
+                }
+                _ => queues.arrive(job),
+            }
+        }
+    }
+
+    fn judge(
+        self: &Arc<Self>,
+        inside: &mut Inside<K, C>,
+        seen: Seen,
+        visit: &mut Visit<'_, K, C>,
+        outside: &mut Outside<K, C>,
+    ) -> Decision<K, C> {
+        self.take_in(inside, visit, outside);
+        if seen.is_closed() {
+            return Decision::Closed;
+        }
+        for waiter in self.drains_asked() {
+            queues_of(inside, visit).drains.asked.push(waiter);
+        }
+        let Some(queues) = &mut inside.queues else {
+            inside.credit = inside.credit.min(0);
+            return Decision::Leave { again: None };
+        };
+        if self.is_to_be_swept(queues.len()) {
+            queues.sweep(&mut outside.trash);
+        }
+        queues.unfence();
+        queues.purge(&mut outside.trash);
+        if visit.now >= queues.timer {
+            queues.timer = u64::MAX;
+        }
+        if self.drain(queues, seen, outside) {
+            return Decision::Again;
+        }
+        let decision = self.choose(queues, &mut inside.credit, seen, visit, outside);
+        outside.front = inside.credit > 0;
+        if queues.is_empty() {
+            inside.credit = inside.credit.min(0);
+            *visit.spare = inside.queues.take();
+        }
+        decision
+    }
+
+    /// Begins and ends drains. True if that changed the word.
+    fn drain(&self, queues: &mut Queues<K, C>, seen: Seen, outside: &mut Outside<K, C>) -> bool {
+        if seen.is_draining() {
+            if self.drain_left() > 0 {
+                return false;
+            }
+            self.word.end_drain();
+            outside.waiters.append(&mut queues.drains.going);
+            return true;
+        }
+        if queues.drains.asked.is_empty() {
+            return false;
+        }
+        if seen.is_idle() {
+            outside.waiters.append(&mut queues.drains.asked);
+            return false;
+        }
+        self.set_drain(seen.all_running() + seen.all_queued());
+        if self.word.begin_drain(seen) {
+            queues.drains.going.append(&mut queues.drains.asked);
+        }
+        true
+    }
+
+    fn view(&self, queues: &Queues<K, C>, seen: Seen, now: u64) -> View {
+        let mut view = View {
+            limits: self.shared.limits,
+            order: self.options.order,
+            seen,
+            now,
+            interactive: queues.heads(LaneClass::Interactive),
+            maintenance: queues.heads(LaneClass::Maintenance),
+            reads: queues.depth(LaneClass::Interactive, LaneKind::PureRead),
+            oldest_reader: None,
+        };
+        if view.asks_for_readers(&queues.flood) {
+            let readers = self.shared.slots.all().map(|(_, job, _)| job);
+            let mine = readers.filter(|job| job.incarnation == self.incarnation && job.lane.is_shared());
+            view.oldest_reader = mine.map(|job| job.started).min();
+        }
+        view
+    }
+
+    fn choose(
+        self: &Arc<Self>,
+        queues: &mut Queues<K, C>,
+        credit: &mut i64,
+        seen: Seen,
+        visit: &mut Visit<'_, K, C>,
+        outside: &mut Outside<K, C>,
+    ) -> Decision<K, C> {
+        let view = self.view(queues, seen, visit.now);
+        self.leave_lines(queues, &view);
+        if !queues.nested.is_empty()
+            && seen.running(LaneKind::Mutating) == 0
+            && let Some(entry) = queues.nested.pop_front()
+        {
+            if entry.job.meta().state.claim() {
+                let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
+                let again = Some(LaneClass::Interactive);
+                return Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again };
+            }
+            outside.trash.push(entry.job);
+            return Decision::Again;
+        }
+        if view.maintenance_is_aged()
+            && let Some(decision) = self.maintenance(queues, &view, visit, outside, true)
+        {
+            return decision;
+        }
+        if *credit <= 0 && !visit.alone && seen.queued(LaneClass::Interactive) > 0 && visit.place.is_none() {
+            return Decision::Leave { again: Some(LaneClass::Interactive) };
+        }
+        let mut flood = queues.flood;
+        let found = view.interactive(&mut flood);
+        queues.flood = flood;
+        for lane in found.tries {
+            let class = LaneClass::Interactive;
+            let mut held = Held::default();
+            if lane == LaneKind::HeavyInit {
+                held.permit = self.shared.heavy.obtain(self, &mut queues.lines, class);
+                if held.permit.is_none() {
+                    continue;
+                }
+            }
+            if let Some(decision) = self.take(queues, &view, (class, lane), held, outside) {
+                if matches!(decision, Decision::Admit { .. }) {
+                    view.admitted(lane, &mut queues.flood);
+                    *credit -= self.price();
+                }
+                return decision;
+            }
+        }
+        if view.lets_maintenance()
+            && let Some(decision) = self.maintenance(queues, &view, visit, outside, false)
+        {
+            return decision;
+        }
+        self.arm(queues, &view, found.until, outside);
+        Decision::Leave { again: None }
+    }
+
+    /// Leaves the lines for heavy permits that nobody here needs.
+    fn leave_lines(&self, queues: &mut Queues<K, C>, view: &View) {
+        for (class, heads) in LaneClass::ALL.into_iter().zip([view.interactive, view.maintenance]) {
+            if heads[LaneKind::HeavyInit as usize].is_none() {
+                self.shared.heavy.let_go(self, &mut queues.lines, class);
+            }
+        }
+    }
+
+    /// Takes the head of a lane that may run, with what it needs of process-wide things. None: it was taken out just now.
+    fn take(
+        &self,
+        queues: &mut Queues<K, C>,
+        view: &View,
+        (class, lane): (LaneClass, LaneKind),
+        held: Held,
+        outside: &mut Outside<K, C>,
+    ) -> Option<Decision<K, C>> {
+        let entry = queues.pop(class, lane)?;
+        if !entry.job.meta().state.claim() {
+            outside.trash.push(entry.job);
+            if let Some(permit) = held.permit {
+                self.shared.heavy.give(permit);
+            }
+            if let Some(place) = held.place {
+                self.shared.pool.give_place(place);
+            }
+            return Some(Decision::Again);
+        }
+        // A writer's own end has the actor looked at again; before that nothing can start.
+        let left = view.seen.queued(class) + view.seen.queued(other(class)) > 1;
+        let more = if view.seen.queued(LaneClass::Interactive) > usize::from(class == LaneClass::Interactive) {
+            LaneClass::Interactive
+        } else {
+            LaneClass::Maintenance
+        };
+        let again = (lane != LaneKind::Mutating && left).then_some(more);
+        Some(Decision::Admit { entry, class, lane, held, nested: false, again })
+    }
+
+    /// Takes the oldest maintenance job, if it may run. A decision also if it may, and there is no place for it.
+    fn maintenance(
+        self: &Arc<Self>,
+        queues: &mut Queues<K, C>,
+        view: &View,
+        visit: &mut Visit<'_, K, C>,
+        outside: &mut Outside<K, C>,
+        aged: bool,
+    ) -> Option<Decision<K, C>> {
+        let (lane, _) = view.next_maintenance()?;
+        if !view.is_free(lane) {
+            return None;
+        }
+        let class = LaneClass::Maintenance;
+        let mut held = Held::default();
+        if lane == LaneKind::HeavyInit {
+            held.permit = Some(self.shared.heavy.obtain(self, &mut queues.lines, class)?);
+        }
+        held.place = visit.place.take().or_else(|| self.shared.pool.take_place(aged));
+        if held.place.is_none() {
+            if let Some(permit) = held.permit {
+                self.shared.heavy.give(permit);
+            }
+            outside.aged |= aged;
+            return (!aged).then(|| {
+                self.arm(queues, view, None, outside);
+                Decision::Leave { again: Some(class) }
+            });
+        }
+        self.take(queues, view, (class, lane), held, outside)
+    }
+
+    /// Has the actor looked at when time alone changes what may run.
+    fn arm(&self, queues: &mut Queues<K, C>, view: &View, until: Option<u64>, outside: &mut Outside<K, C>) {
+        let at = [view.wakes_at(), until].into_iter().flatten().min();
+        if let Some(at) = at.filter(|at| *at < queues.timer) {
+            queues.timer = at;
+            outside.timer = Some(at.saturating_sub(view.now));
+        }
+    }
+}
+
+/// The queues of the actor; the spare ones, or new ones, if it has none.
+fn queues_of<'a, K, C>(inside: &'a mut Inside<K, C>, visit: &mut Visit<'_, K, C>) -> &'a mut Box<Queues<K, C>> {
+    inside.queues.get_or_insert_with(|| visit.spare.take().unwrap_or_else(|| Box::new(Queues::new())))
+}
+
+fn other(class: LaneClass) -> LaneClass {
+    match class {
+        LaneClass::Interactive => LaneClass::Maintenance,
+        LaneClass::Maintenance => LaneClass::Interactive,
+    }
+}

@@ -1,0 +1,207 @@
+//! Oracles on real threads: no job sees a writer, no registration is lost, sums come out at rest.
+
+#[path = "support/lanes.rs"]
+#[allow(dead_code, reason = "each test file uses a part of it")]
+mod support;
+
+use shardrun::{CoalesceKey, LaneError, LaneKind, Lanes, LanesConfig, Runtime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}
+
+/// Readers and writers inside an actor.
+#[derive(Default)]
+struct Flags {
+    writes: AtomicBool,
+    shared: AtomicUsize,
+}
+
+fn executor<C: Send + Sync + 'static>(pool: usize) -> (Runtime, Lanes<u32, C>) {
+    let runtime = Runtime::builder().workers(pool).io_threads(1).build().unwrap();
+    let mut config = LanesConfig::preset(pool, 4, pool - 1, 2);
+    config.interactive_queue = 4_096;
+    config.maintenance_queue = 4_096;
+    let lanes = Lanes::new(&runtime, config).unwrap();
+    (runtime, lanes)
+}
+
+#[test]
+fn s32_no_job_ever_sees_the_writer_of_its_actor() {
+    let (_runtime, lanes) = executor::<Flags>(4);
+    for key in 0..8 {
+        lanes.register(key, Flags::default());
+    }
+    let seen = Arc::new(AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (lanes, seen) = (&lanes, &seen);
+            scope.spawn(move || {
+                let mut random = Random(thread + 1);
+                let mut handles = Vec::new();
+                for _ in 0..20_000 {
+                    let lane = LaneKind::ALL[random.next() as usize % 5];
+                    let seen = seen.clone();
+                    let job = lanes.job(lane, move |cx| {
+                        let flags = cx.context();
+                        let bad = match lane {
+                            LaneKind::Mutating => {
+                                let other = flags.writes.swap(true, Ordering::SeqCst);
+                                let shared = flags.shared.load(Ordering::SeqCst) > 0;
+                                std::hint::spin_loop();
+                                flags.writes.store(false, Ordering::SeqCst);
+                                other || shared
+                            }
+                            LaneKind::HeavyInit => false,
+                            _ => {
+                                flags.shared.fetch_add(1, Ordering::SeqCst);
+                                let writes = flags.writes.load(Ordering::SeqCst);
+                                std::hint::spin_loop();
+                                flags.shared.fetch_sub(1, Ordering::SeqCst);
+                                writes
+                            }
+                        };
+                        seen.fetch_add(usize::from(bad), Ordering::Relaxed);
+                    });
+                    let job = if random.next().is_multiple_of(3) { job.maintenance() } else { job };
+                    handles.push(lanes.submit(&(random.next() as u32 % 8), job));
+                    if handles.len() > 64 {
+                        handles.drain(..).for_each(|handle| assert_eq!(handle.wait(), Ok(())));
+                    }
+                }
+                handles.into_iter().for_each(|handle| assert_eq!(handle.wait(), Ok(())));
+            });
+        }
+    });
+    assert_eq!(seen.load(Ordering::Relaxed), 0);
+    let (interactive, maintenance) = lanes.completed();
+    assert_eq!(interactive + maintenance, 40_000);
+}
+
+#[test]
+fn s19_register_remove_retire_and_submit_lose_no_answer() {
+    let (_runtime, lanes) = executor::<AtomicU64>(4);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (lanes, stop) = (&lanes, &stop);
+        scope.spawn(move || {
+            let mut random = Random(7);
+            while !stop.load(Ordering::Relaxed) {
+                let key = random.next() as u32 % 4;
+                match random.next() % 4 {
+                    0 => drop(lanes.register(key, AtomicU64::new(0))),
+                    1 => drop(lanes.remove(&key)),
+                    2 => drop(lanes.retire_idle(&key)),
+                    _ => drop(lanes.reset(key, AtomicU64::new(0))),
+                }
+            }
+        });
+        let clients: Vec<_> = (0..2)
+            .map(|client| {
+                scope.spawn(move || {
+                    let mut random = Random(client + 11);
+                    for _ in 0..10_000 {
+                        let lane = LaneKind::ALL[random.next() as usize % 5];
+                        let job = lanes.job(lane, |cx| cx.context().fetch_add(1, Ordering::Relaxed));
+                        match lanes.submit(&(random.next() as u32 % 4), job).wait() {
+                            Ok(_) | Err(LaneError::NotRegistered | LaneError::Removed | LaneError::Reset) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let left = (0..4).filter(|key| lanes.is_registered(key)).count();
+    assert_eq!((lanes.actor_count(), lanes.actors().len()), (left, left));
+    for key in 0..4 {
+        assert!(!lanes.is_registered(&key) || lanes.is_idle(&key));
+    }
+}
+
+#[test]
+fn s78_a_drain_sees_the_flag_of_every_submission_that_it_stands_for() {
+    let (_runtime, lanes) = executor::<AtomicU64>(4);
+    lanes.register(0, AtomicU64::new(0));
+    // An event raises the number, and asks for a drain; a drain takes the number down.
+    let drained = Arc::new(AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (lanes, drained) = (&lanes, &drained);
+            scope.spawn(move || {
+                let actor = lanes.actor(&0).unwrap();
+                for _ in 0..20_000 {
+                    actor.context().fetch_add(1, Ordering::Relaxed);
+                    let drained = drained.clone();
+                    let job = lanes.job(LaneKind::MaintenanceCommit, move |cx| {
+                        drained.fetch_add(cx.context().swap(0, Ordering::Relaxed), Ordering::Relaxed);
+                    });
+                    lanes.submit(&0, job.coalesced(CoalesceKey::WATCHER_DRAIN)).detach();
+                }
+            });
+        }
+    });
+    assert_eq!(lanes.drain(&0).wait(), Ok(()));
+    assert_eq!(drained.load(Ordering::Relaxed), 40_000, "an event was lost");
+}
+
+#[test]
+fn s114_at_rest_every_slot_is_idle_and_no_room_is_taken() {
+    let (_runtime, lanes) = executor::<AtomicU64>(4);
+    for key in 0..4 {
+        lanes.register(key, AtomicU64::new(0));
+    }
+    for round in 0..20 {
+        let mut random = Random(round);
+        let handles: Vec<_> = (0..500)
+            .map(|_| {
+                let lane = LaneKind::ALL[random.next() as usize % 5];
+                let job = lanes.job(lane, |_| ());
+                let job = if random.next().is_multiple_of(2) { job.maintenance() } else { job };
+                let handle = lanes.submit(&(random.next() as u32 % 4), job);
+                if random.next().is_multiple_of(5) {
+                    handle.cancel();
+                }
+                handle
+            })
+            .collect();
+        for handle in handles {
+            assert!(matches!(handle.wait(), Ok(()) | Err(LaneError::Cancelled)));
+        }
+        let live = lanes.liveness();
+        assert_eq!((live.interactive.running, live.maintenance.running, live.phantoms), (0, 0, 0));
+        assert_eq!((live.interactive.queued, live.maintenance.queued, live.heavy_free), (0, 0, 2));
+    }
+    lanes.shutdown();
+    assert_eq!(lanes.liveness().idle, 4);
+}
+
+#[test]
+fn s120_idle_actors_and_registrations_cost_a_busy_one_nothing() {
+    let (_runtime, lanes) = executor::<AtomicU64>(2);
+    for key in 0..2_000 {
+        lanes.register(key, AtomicU64::new(0));
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                assert!(!lanes.register(1, AtomicU64::new(0)));
+            }
+        });
+        for _ in 0..2_000 {
+            assert_eq!(lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| ())).wait(), Ok(()));
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(lanes.actor_count(), 2_000);
+}

@@ -1,0 +1,154 @@
+//! Models of what surrounds the admission word: the cell of a job, the word of the slots, the coalesce bits.
+
+use super::check;
+use crate::lanes::modelled::{Cancelled, JobState, Keys, PoolWord};
+use crate::sync::Arc;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::queue::{Injector, Steal};
+use crate::sync::thread::spawn;
+
+/// A runner and two cancels: the job runs or is taken out, and exactly one answers it.
+#[test]
+fn a_job_runs_or_is_cancelled_and_one_answers_it() {
+    check(|| {
+        let job = Arc::new(JobState::new());
+        let runs = job.clone();
+        let runner = spawn(move || {
+            if !runs.claim() {
+                return (0, false);
+            }
+            if !runs.start() {
+                return (0, false);
+            }
+            runs.finish();
+            (1, true)
+        });
+        let cancels = |job: Arc<JobState>| {
+            move || match job.cancel() {
+                Cancelled::TakenOut | Cancelled::BeforeStart => (1, false),
+                Cancelled::Signalled => (0, true),
+                _ => (0, false),
+            }
+        };
+        let canceller = spawn(cancels(job.clone()));
+        let (mine, signalled) = cancels(job.clone())();
+        let (others, also) = canceller.join().unwrap();
+        let (answers, ran) = runner.join().unwrap();
+        assert_eq!(mine + others + answers, 1, "answered once");
+        assert!(!(signalled && also), "one cancel wins");
+        assert_eq!(ran, mine + others == 0, "what was taken out does not run");
+        assert!(job.is_over());
+    });
+}
+
+/// A job seals while another cancels: one of them wins, and both know which.
+#[test]
+fn of_a_seal_and_a_cancel_one_wins() {
+    check(|| {
+        let job = Arc::new(JobState::new());
+        assert!(job.claim() && job.start());
+        let cancels = job.clone();
+        let canceller = spawn(move || cancels.cancel());
+        let sealed = job.seal();
+        assert_eq!(job.seal(), sealed, "for good");
+        let found = canceller.join().unwrap();
+        assert_eq!(found, if sealed { Cancelled::TooLate } else { Cancelled::Signalled });
+        job.finish();
+        assert_eq!(job.seal(), sealed);
+    });
+}
+
+/// A build is over and its install is queued, beside a cancel: it is installed or answered by the cancel, never both.
+#[test]
+fn an_install_is_begun_or_cancelled() {
+    check(|| {
+        let job = Arc::new(JobState::new());
+        assert!(job.claim() && job.start());
+        let cancels = job.clone();
+        let canceller = spawn(move || cancels.cancel());
+        let installed = job.requeue() && job.claim() && job.start();
+        let found = canceller.join().unwrap();
+        let by_cancel = matches!(found, Cancelled::InstallTakenOut | Cancelled::BeforeStart);
+        let by_runner = installed || found == Cancelled::Signalled;
+        assert!(by_cancel != by_runner, "{found:?}");
+    });
+}
+
+/// Two maintenance jobs of one place: never both.
+#[test]
+fn maintenance_keeps_to_its_cap_and_the_reserve() {
+    check(|| {
+        let pool = Arc::new(PoolWord::new(3, 1, 1, 0));
+        let inside = Arc::new(AtomicU64::new(0));
+        let takes = |pool: Arc<PoolWord>, inside: Arc<AtomicU64>| {
+            move || {
+                if !pool.start() {
+                    return;
+                }
+                if let Some(place) = pool.take_place(false) {
+                    assert_eq!(inside.fetch_add(1, Ordering::AcqRel), 0, "two have the one place");
+                    inside.fetch_sub(1, Ordering::AcqRel);
+                    pool.give_place(place);
+                }
+                pool.give_up();
+            }
+        };
+        let other = spawn(takes(pool.clone(), inside.clone()));
+        takes(pool.clone(), inside)();
+        other.join().unwrap();
+        assert_eq!(pool.look(), (0, 0, 0));
+    });
+}
+
+/// One queues work while another stops: either the one that queues gets the slot, or the one that stops finds the work.
+#[test]
+fn work_that_is_queued_beside_a_stop_is_found() {
+    check(|| {
+        let pool = Arc::new(PoolWord::new(1, 0, 1, 0));
+        let work: Arc<Injector<()>> = Arc::new(Injector::new());
+        let done = Arc::new(AtomicU64::new(0));
+        let runs = |pool: Arc<PoolWord>, work: Arc<Injector<()>>, done: Arc<AtomicU64>| {
+            move || loop {
+                while let Steal::Success(()) = work.steal() {
+                    done.fetch_add(1, Ordering::AcqRel);
+                }
+                if !pool.stop(|| !work.is_empty(), || false) {
+                    return;
+                }
+            }
+        };
+        assert!(pool.start());
+        let stops = spawn(runs(pool.clone(), work.clone(), done.clone()));
+        let queues = {
+            let (pool, work, done) = (pool.clone(), work.clone(), done.clone());
+            spawn(move || {
+                work.push(());
+                if pool.start_for_queued(false) {
+                    runs(pool, work, done)();
+                }
+            })
+        };
+        stops.join().unwrap();
+        queues.join().unwrap();
+        assert_eq!(done.load(Ordering::Acquire), 1, "work is left, and nobody has a slot");
+    });
+}
+
+/// An event comes while an equal job is queued and begins: if the key is found set, the job sees the event.
+#[test]
+fn an_event_whose_key_is_found_set_is_seen_by_the_queued_job() {
+    check(|| {
+        let keys = Arc::new(Keys::new());
+        let event = Arc::new(AtomicU64::new(0));
+        assert!(!keys.ask(1));
+        let (queued, input) = (keys.clone(), event.clone());
+        let drains = spawn(move || {
+            queued.clear(1);
+            input.load(Ordering::Relaxed)
+        });
+        event.store(1, Ordering::Relaxed);
+        let coalesced = keys.ask(1);
+        let seen = drains.join().unwrap();
+        assert!(!coalesced || seen == 1, "the event is lost");
+    });
+}

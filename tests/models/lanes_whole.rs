@@ -1,0 +1,158 @@
+//! The executor as a whole: clients that submit, cancel, remove, register and drive, in any order of their steps.
+
+use super::check;
+use crate::lanes::{CancelOutcome, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig};
+use crate::sync::stat::{AtomicU64, Ordering};
+use crate::sync::{Arc, thread};
+use crate::{Driver, Runtime};
+
+/// What the jobs of one actor do to it: readers and writers inside, in one word.
+#[derive(Default)]
+struct Inside(AtomicU64);
+
+const WRITER: u64 = 1 << 32;
+
+impl Inside {
+    fn read(&self) {
+        assert!(self.0.fetch_add(1, Ordering::SeqCst) < WRITER, "a reader beside a writer");
+        thread::yield_now();
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn write(&self) {
+        assert_eq!(self.0.fetch_add(WRITER, Ordering::SeqCst), 0, "a writer beside somebody");
+        thread::yield_now();
+        self.0.fetch_sub(WRITER, Ordering::SeqCst);
+    }
+}
+
+fn world() -> (Runtime, Lanes<u32, Inside>) {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes = Lanes::new(&runtime, LanesConfig::preset(3, 2, 2, 1)).unwrap();
+    for key in 0..2 {
+        assert!(lanes.register(key, Inside::default()));
+    }
+    (runtime, lanes)
+}
+
+fn submit(lanes: &Lanes<u32, Inside>, key: u32, lane: LaneKind, later: bool) -> LaneHandle<()> {
+    let job = lanes.job(lane, |cx| match cx.ticket().status() {
+        _ if LaneKind::Mutating == lane_of(cx) => cx.context().write(),
+        _ if LaneKind::HeavyInit == lane_of(cx) => thread::yield_now(),
+        _ => cx.context().read(),
+    });
+    let job = job.named(lane as u64, "job");
+    lanes.submit(&key, if later { job.maintenance() } else { job })
+}
+
+fn lane_of(cx: &crate::lanes::LaneCx<u32, Inside>) -> LaneKind {
+    LaneKind::ALL[cx.id() as usize]
+}
+
+fn finish(runtime: &Runtime, lanes: &Lanes<u32, Inside>, handles: Vec<LaneHandle<()>>) {
+    // Work that has waited its age, and what timers hold, is let go too.
+    for _ in 0..3 {
+        runtime.drive_all();
+        runtime.advance(std::time::Duration::from_secs(11));
+    }
+    runtime.drive_all();
+    for mut handle in handles {
+        match handle.try_get() {
+            None => panic!("a job was never answered"),
+            Some(Ok(()) | Err(LaneError::Cancelled | LaneError::Removed | LaneError::NotRegistered)) => {}
+            Some(Err(other)) => panic!("an unexpected answer: {other}"),
+        }
+    }
+    let live = lanes.liveness();
+    assert_eq!((live.interactive.queued, live.maintenance.queued), (0, 0), "room is left taken");
+    assert_eq!((live.idle, live.heavy_free, live.phantoms), (3, 1, 0), "something is left taken");
+}
+
+/// Four clients submit jobs of every lane and class to two actors, and drive: all are answered, and nothing is left taken.
+#[test]
+fn four_clients_submit_and_drive() {
+    check(|| {
+        let (runtime, lanes) = world();
+        let clients: Vec<_> = (0..4_u32)
+            .map(|client| {
+                let (runtime, lanes) = (runtime.clone(), lanes.clone());
+                thread::spawn(move || {
+                    let mut handles = Vec::new();
+                    for step in 0..2 {
+                        let lane = LaneKind::ALL[((client + 3 * step) % 5) as usize];
+                        handles.push(submit(&lanes, (client + step) % 2, lane, client % 2 == 1));
+                        runtime.drive_one();
+                    }
+                    runtime.drive_all();
+                    handles
+                })
+            })
+            .collect();
+        let handles = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        finish(&runtime, &lanes, handles);
+    });
+}
+
+/// Builds that compete for one permit, with cancels: the permit is never lost.
+#[test]
+fn builds_hand_the_permit_on() {
+    check(|| {
+        let (runtime, lanes) = world();
+        let clients: Vec<_> = (0..4_u32)
+            .map(|client| {
+                let (runtime, lanes) = (runtime.clone(), lanes.clone());
+                thread::spawn(move || {
+                    let one = submit(&lanes, client % 2, LaneKind::HeavyInit, client == 3);
+                    let two = submit(&lanes, client % 2, LaneKind::HeavyInit, false);
+                    runtime.drive_one();
+                    if client == 1 {
+                        two.cancel();
+                    }
+                    runtime.drive_all();
+                    vec![one, two]
+                })
+            })
+            .collect();
+        let handles = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        finish(&runtime, &lanes, handles);
+    });
+}
+
+/// Cancels, a removal and a fresh registration beside submissions and drivers.
+#[test]
+fn clients_cancel_remove_and_register() {
+    check(|| {
+        let (runtime, lanes) = world();
+        let submits = |key: u32, lane: LaneKind, cancels: bool| {
+            let (runtime, lanes) = (runtime.clone(), lanes.clone());
+            thread::spawn(move || {
+                let one = submit(&lanes, key, lane, false);
+                let two = submit(&lanes, key, LaneKind::Mutating, true);
+                if cancels {
+                    let outcome = two.cancel();
+                    assert!(outcome != CancelOutcome::AlreadyStarted);
+                }
+                runtime.drive_all();
+                vec![one, two]
+            })
+        };
+        let clients = [submits(0, LaneKind::PureRead, true), submits(0, LaneKind::Mutating, false)];
+        let (other, driver) = (lanes.clone(), runtime.clone());
+        let removes = thread::spawn(move || {
+            other.remove(&0);
+            driver.drive_one();
+            other.register(0, Inside::default());
+            let handle = submit(&other, 0, LaneKind::Mutating, false);
+            driver.drive_all();
+            vec![handle]
+        });
+        let retires = {
+            let lanes = lanes.clone();
+            thread::spawn(move || lanes.retire_idle(&1))
+        };
+        let mut handles: Vec<_> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+        handles.extend(removes.join().unwrap());
+        assert!(retires.join().unwrap());
+        finish(&runtime, &lanes, handles);
+    });
+}
