@@ -27,7 +27,7 @@ use super::runner::Runner;
 use super::slots::Slots;
 use crate::admission::Budget;
 use crate::flight::Completion;
-use crate::runtime::{Job, Place, Spawner};
+use crate::runtime::{Job, Place, Priority, Spawner};
 use crate::sync::queue::{Injector, Steal};
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, hint};
@@ -216,7 +216,7 @@ where
                 shared.look_at_line();
             }
         });
-        drop(self.spawner.after(self.config.maintenance_age, job));
+        self.wait(self.config.maintenance_age, job);
     }
 
     fn look_at_line(self: &Arc<Self>) {
@@ -255,7 +255,15 @@ where
             }
         });
         // Left set: when it fires for nothing, that costs a look.
-        drop(self.spawner.after(Duration::from_nanos(delay), job));
+        self.wait(Duration::from_nanos(delay), job);
+    }
+
+    /// Runs `job` once so much time has passed. Where no timer can be had ages are looked at when something else happens.
+    fn wait(&self, delay: Duration, job: Job) {
+        if self.spawner.may_wait().is_ok() {
+            let timer = self.spawner.after_at(Place::workers(Priority::Critical), delay, job);
+            drop(timer);
+        }
     }
 
     /// A slot for who has just been counted in.

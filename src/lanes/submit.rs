@@ -7,7 +7,6 @@ use super::actor::Actor;
 use super::answer::{LaneBackpressure, LaneError, QueueScope};
 use super::cancel::{self, CancelOutcome, LaneTicket};
 use super::current;
-use super::executor::nanos;
 use super::job::{Brought, JobCell, JobRef, Queued, post};
 use super::kind::{LaneClass, LaneKind};
 use super::room::{OfActor, Waiter};
@@ -15,7 +14,7 @@ use super::word::NoRoom;
 use super::work::{LaneJob, Work};
 use crate::admission::BudgetGuard;
 use crate::flight::{self, Handle};
-use crate::runtime::{self, Job};
+use crate::runtime::{self, Job, Place, Priority};
 use crate::sync::Arc;
 use std::fmt;
 use std::future::Future;
@@ -236,8 +235,11 @@ where
                     cancel::refuse(&*cell as &dyn Queued<K, C>, LaneError::DeadlineExceeded);
                 }
             });
-            let timer = shared.spawner.after(Duration::from_nanos(nanos(deadline)), expire);
-            let _ = cell.meta().deadline.set(timer);
+            // Where no timer can be had a deadline that came too soon would be worse than none.
+            if shared.spawner.may_wait().is_ok() {
+                let timer = shared.spawner.after_at(Place::workers(Priority::Critical), deadline, expire);
+                let _ = cell.meta().deadline.set(timer);
+            }
         }
         match post(cell as JobRef<K, C>) {
             Ok(()) => self.poke(class),

@@ -31,7 +31,6 @@ const BOTH: &[Seeded] = &[
     ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.bring_by_look", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),
-    ("lanes.two_turns", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.leave_without_judging", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.release_without_ticket", "models::lanes_word::two_writers_each_run_once_and_never_together"),
     ("lanes.take_by_store", "models::lanes_word::what_is_submitted_beside_a_close_runs_or_is_refused"),
@@ -41,9 +40,6 @@ const BOTH: &[Seeded] = &[
     ("lanes.seal_by_store", "models::lanes_cells::of_a_seal_and_a_cancel_one_wins"),
     ("lanes.reserve_apart", "models::lanes_cells::maintenance_keeps_to_its_cap_and_the_reserve"),
     ("lanes.stop_without_look", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
-    ("lanes.queue_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
-    ("lanes.stop_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
-    ("lanes.key_relaxed", "models::lanes_cells::an_event_whose_key_is_found_set_is_seen_by_the_queued_job"),
 ];
 
 /// Bugs that loom alone must notice: fences, orderings, and what needs one schedule of very many.
@@ -114,16 +110,10 @@ const ALONE: &[Seeded] = &[
         "models::runtime_fifo::each_item_has_one_taker_who_reads_it_before_its_cell_is_written_again",
     ),
     ("fifo.two_thieves", "models::runtime_fifo::each_item_has_one_taker_who_reads_it_before_its_cell_is_written_again"),
-    ("lanes.leave_without_judging", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
-    ("lanes.release_without_ticket", "models::lanes_word::two_writers_each_run_once_and_never_together"),
-    ("lanes.take_by_store", "models::lanes_word::what_is_submitted_beside_a_close_runs_or_is_refused"),
-    ("lanes.retire_looks_first", "models::lanes_word::nothing_is_retired_under_a_submission"),
-    ("lanes.fatal_after_release", "models::lanes_word::nothing_runs_after_a_writer_has_panicked"),
-    ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
-    ("lanes.seal_by_store", "models::lanes_cells::of_a_seal_and_a_cancel_one_wins"),
-    ("lanes.reserve_apart", "models::lanes_cells::maintenance_keeps_to_its_cap_and_the_reserve"),
-    ("lanes.stop_without_look", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
-    ("lanes.permit_kept", "models::lanes_whole::builds_hand_the_permit_on"),
+    ("lanes.two_turns", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
+    ("lanes.queue_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
+    ("lanes.stop_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
+    ("lanes.key_relaxed", "models::lanes_cells::an_event_whose_key_is_found_set_is_seen_by_the_queued_job"),
 ];
 
 /// Bugs that only the larger models of shuttle meet.
@@ -141,6 +131,7 @@ const ALONE: &[Seeded] = &[
     ("flight.withdraw_without_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
     ("edit.over_the_mark", "models::stages_whole::lives_end_and_begin_again_beside_requests_and_edits"),
+    ("lanes.permit_kept", "models::lanes_whole::builds_hand_the_permit_on"),
 ];
 
 /// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.
