@@ -2,9 +2,13 @@
 //!
 //! `SHARDRUN_SEEDS` says how many seeds are run, `SHARDRUN_SEED` runs one of them alone.
 
+#[path = "seeded/blocks.rs"]
+mod blocks;
+
+use blocks::Blocks;
 use shardrun::{
-    BatchHandle, Driver, Host, Moved, Pool, Priority, Removed, Request, Runtime, Stage, StageCx, StageError,
-    StageHandle, StageValue, Stages,
+    BatchHandle, Dependencies, Driver, Host, Moved, Pool, Priority, Registered, Removed, Request, Runtime, Stage,
+    StageCx, StageError, StageHandle, StageValue, Stages,
 };
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -77,6 +81,7 @@ struct State {
     failed: HashSet<(usize, u64)>,
     /// How often each stage of a generation was begun, by profile.
     begun: HashMap<(usize, u64, Stage, u8), usize>,
+    blocks: Blocks,
 }
 
 /// The host: fails and panics as its own random numbers say.
@@ -92,6 +97,9 @@ impl Faulty {
         let key = (*cx.file(), cx.generation());
         let dice = self.random.lock().unwrap().below(100);
         let mut state = self.state.lock().unwrap();
+        if cx.stage() == Stage::Artifact {
+            state.blocks.check(key);
+        }
         *state.begun.entry((key.0, key.1, cx.stage(), profile)).or_default() += 1;
         if dice < self.faults {
             state.failed.insert(key);
@@ -129,8 +137,16 @@ impl Host for Faulty {
         Ok(text)
     }
 
+    fn dependencies(&self, cx: &StageCx<'_, Self>, _: &Made) -> Dependencies<usize> {
+        let Some(stages) = cx.scheduler() else { return Dependencies::none() };
+        let there = |file| stages.try_get_analysis(&file).is_some();
+        let found = self.state.lock().unwrap().blocks.found((*cx.file(), cx.generation()), there);
+        Dependencies::none().with(found.0).with_blockers(found.1)
+    }
+
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &Made) -> Result<Made, Refused> {
         self.enter(cx, 0)?;
+        self.state.lock().unwrap().blocks.analysed(*cx.file());
         Ok(source.clone())
     }
 
@@ -235,7 +251,35 @@ impl Timeline {
             over: false,
         };
         (0..FILES - 1).for_each(|file| timeline.store(file));
+        if timeline.random.chance(70) {
+            (0..FILES).for_each(|file| timeline.answer(file));
+        }
         timeline
+    }
+
+    /// Some of the files.
+    fn some(&mut self, percent: usize) -> Vec<usize> {
+        (0..FILES).filter(|_| self.random.chance(percent)).collect()
+    }
+
+    /// From now on the host names other dependencies of a file.
+    fn answer(&mut self, file: usize) {
+        let answer = (self.some(20), self.some(30));
+        self.state.lock().unwrap().blocks.answers.insert(file, answer);
+    }
+
+    fn register(&mut self) {
+        let (file, blockers) = (self.random.below(FILES), self.some(30));
+        let named = Dependencies::none().with_blockers(blockers.iter().copied());
+        let registered = self.stages().register_resolved_deps(&file, named);
+        assert_ne!(registered, Registered::Refused);
+        blockers.iter().chain([&file]).for_each(|&file| self.catch_up(file));
+        let at = (file, self.files[file].generation);
+        let stages = self.stages.clone().expect("it is there until the end");
+        let there = |file| stages.try_get_analysis(&file).is_some();
+        let now = registered == Registered::Now;
+        assert_eq!(now, stages.try_get_source(&file).is_some(), "it counts once Source is there");
+        self.state.lock().unwrap().blocks.registered(at, now, &blockers, there);
     }
 
     fn stages(&self) -> &Stages<Faulty> {
@@ -340,6 +384,9 @@ impl Timeline {
         self.catch_up(file);
         let removed = self.stages().remove(&file);
         assert_eq!(removed == Removed::Gone, self.files[file].ends());
+        if removed == Removed::Gone {
+            self.state.lock().unwrap().blocks.gone(file);
+        }
     }
 
     /// A reset, or a stop and a restart.
@@ -348,6 +395,7 @@ impl Timeline {
         let stops = self.random.chance(50);
         let many = if stops { self.stages().stop() } else { self.stages().reset() };
         assert_eq!(many, self.files.iter_mut().map(File::ends).filter(|lived| *lived).count());
+        (0..FILES).for_each(|file| self.state.lock().unwrap().blocks.gone(file));
         if stops {
             let file = self.random.below(FILES);
             let edits = self.random.chance(50).then_some(1);
@@ -402,10 +450,16 @@ impl Timeline {
                 let at = self.random.below(self.asked.len());
                 drop(self.asked.swap_remove(at));
             }
-            66..72 => {
+            66..71 => {
                 let file = self.random.below(FILES);
                 self.store(file);
             }
+            71 => {
+                self.state.lock().unwrap().blocks.loose = true;
+                let file = self.random.below(FILES);
+                self.answer(file);
+            }
+            72..74 => self.register(),
             _ => {
                 for _ in 0..=self.random.below(4) {
                     self.runtime.drive_one();
@@ -430,9 +484,23 @@ impl Timeline {
             fits(self.stages().try_get_artifact(&file, &1));
             let overlay = self.stages().overlay(&file).map(|text| text.text);
             assert_eq!(overlay, self.files[file].overlay);
+            self.look_at_dependents(file);
         }
         let asked = std::mem::take(&mut self.asked);
         self.asked = asked.into_iter().filter_map(|asked| self.check(asked)).collect();
+    }
+
+    /// Checks who is said to depend on a file.
+    fn look_at_dependents(&self, file: usize) {
+        let told = self.stages().dependents(&file);
+        for owner in 0..FILES {
+            let Some(generation) = self.stages().generation(&owner) else { continue };
+            let (may, must) = self.state.lock().unwrap().blocks.depends((owner, generation), file);
+            let must = must && self.stages().try_get_source(&owner).is_some();
+            let told = told.contains(&owner);
+            assert!(!told || may, "{owner} does not depend on {file}");
+            assert!(told || !must, "{owner} depends on {file} at {generation}");
+        }
     }
 
     /// Checks one answer, if it is there.
@@ -455,6 +523,13 @@ impl Timeline {
                 "nothing was shut down"
             ),
             Err(error) if error.is_not_found() => assert_eq!(asked.file, FILES - 1),
+            Err(StageError::DependencyFailed(failure)) => {
+                let cause = failure.cause().failure().expect("only failures are passed on");
+                let dependency = (*failure.file(), cause.generation());
+                assert_eq!(cause.file(), failure.file());
+                assert!(failure.cause().is_not_found() || state.failed.contains(&dependency), "nothing failed");
+                assert!(state.blocks.may_fail(key.0, dependency.0), "it does not depend on that");
+            }
             Err(StageError::Failed(failure)) => {
                 assert_eq!((*failure.file(), failure.generation()), key, "a failure of something else");
                 assert!(state.failed.contains(&key), "nothing failed");
@@ -472,6 +547,8 @@ impl Timeline {
                 self.runtime.drive_all();
                 assert!(self.asked.is_empty(), "{} requests were never answered", self.asked.len());
                 assert_eq!(self.runtime.counters().queued, [0; 4]);
+                let occupied = self.stages().dependency_occupancy();
+                assert_eq!((occupied.edges, occupied.demanded), (0, 0), "{occupied:?}");
                 self.nothing_ran_twice();
                 self.stages = None;
             }
@@ -495,7 +572,8 @@ impl Timeline {
     /// A stage runs once a generation of each life, unless it failed or was cancelled.
     fn nothing_ran_twice(&self) {
         let state = self.state.lock().unwrap();
-        for (&(file, generation, stage, profile), &times) in &state.begun {
+        // An owner that withdraws may cancel what it alone has asked for; whoever asks next has it run again.
+        for (&(file, generation, stage, profile), &times) in state.begun.iter().filter(|_| !state.blocks.loose) {
             let again = state.failed.contains(&(file, generation)) || self.cancelled.contains(&(file, generation));
             let lives = 1 + self.files[file].ended.len();
             assert!(times <= lives || again, "{stage} {profile} of {file} at {generation} ran {times} times");
