@@ -571,3 +571,213 @@ fn a_ring_through_a_job_that_waits_is_told() {
     let told = told.lock().unwrap().take().unwrap();
     assert!(told.contains("analysis of \"d\"") && told.contains("artifact of \"a\""), "{told}");
 }
+
+/// An owner whose blocker waits: nothing of the blocker has run.
+fn gated() -> (Files, shardrun::Runtime, Stages<Files>, shardrun::StageHandleOf<Files, shardrun::ToArtifact<u32>>) {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let (runtime, stages) = driven(&host);
+    let owner = artifact(&stages, "a");
+    assert!(runtime.drive_one());
+    assert_eq!(stages.dependency_occupancy().edges, 1);
+    assert_eq!(host.log().len(), 1);
+    (host, runtime, stages, owner)
+}
+
+#[test]
+fn s134_an_owner_that_withdraws_leaves_no_edge_and_its_blocker_does_not_run() {
+    let (host, runtime, stages, owner) = gated();
+    let other = stages.submit_request(Request::artifact("a".into(), 2));
+    owner.cancel();
+    assert_eq!(stages.dependency_occupancy().edges, 1, "another profile is wanted");
+    other.cancel();
+    assert_eq!(stages.dependency_occupancy().edges, 0);
+    runtime.drive_all();
+    assert_eq!(host.stages_run("d"), []);
+    // Asked for again, it waits again.
+    artifact(&stages, "a").wait().unwrap();
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    nothing_left(&stages);
+}
+
+#[test]
+fn s66_a_commit_from_outside_clears_what_nobody_needs_any_more() {
+    let (host, runtime, stages, owner) = gated();
+    analysis(&stages, "a").wait().unwrap();
+    let (_, witness) = stages.try_get_witnessed_source(&"a".into()).unwrap();
+    let edges = stages.dependency_occupancy().edges;
+    stages.commit_artifact(&witness, &1, Arc::new("from outside".to_owned())).unwrap();
+    assert_eq!(*owner.wait().unwrap(), "from outside");
+    assert_eq!(stages.dependency_occupancy().edges, 0, "{edges} before");
+    runtime.drive_all();
+    assert_eq!(host.ran(Stage::Artifact, "a"), 0);
+}
+
+#[test]
+fn s40_an_owner_that_is_removed_withdraws_from_its_blockers() {
+    let (host, runtime, stages, owner) = gated();
+    assert_eq!(stages.dependents(&"d".into()), ["a"]);
+    stages.remove(&"a".into());
+    assert!(matches!(owner.wait(), Err(StageError::Shutdown)));
+    runtime.drive_all();
+    assert_eq!(host.stages_run("d"), [], "nobody wants it any more");
+    assert_eq!(stages.dependents(&"d".into()), [""; 0]);
+    nothing_left(&stages);
+}
+
+#[test]
+fn s54_an_owner_goes_on_without_a_blocker_that_is_removed() {
+    let (host, _runtime, stages, owner) = gated();
+    stages.remove(&"d".into());
+    owner.wait().unwrap();
+    assert_eq!(host.stages_run("d"), []);
+    assert!(!stages.has_file(&"d".into()), "nobody has brought it back");
+    nothing_left(&stages);
+    // Its next generation names the file anew, and has it loaded.
+    stages.invalidate(&"a".into());
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(host.stages_run("d"), [Stage::Source, Stage::Analysis]);
+}
+
+#[test]
+fn s72_removing_the_blocker_clears_its_failure() {
+    let host = Files::with([("a", "1"), ("b", "2"), ("d", "3"), ("e", "4")]);
+    host.blocks("a", ["d"]);
+    host.blocks("b", ["e"]);
+    let fails = failing(&host);
+    fails.lock().unwrap().extend([(Stage::Analysis, "d"), (Stage::Analysis, "e")]);
+    let (_runtime, stages) = driven(&host);
+    assert!(artifact(&stages, "a").wait().is_err() && artifact(&stages, "b").wait().is_err());
+    stages.remove(&"d".into());
+    artifact(&stages, "a").wait().unwrap();
+    assert_eq!(failed(&artifact(&stages, "b").wait().unwrap_err()).0, "e", "a sibling's failure stays");
+}
+
+#[test]
+fn s135_a_reset_answers_owners_and_frees_what_they_waited_for() {
+    let (host, runtime, stages, owner) = gated();
+    register(&stages, "late", ["d", "e"]);
+    assert_ne!(stages.dependency_occupancy().edges, 0);
+    stages.reset();
+    assert!(matches!(owner.wait(), Err(StageError::Shutdown)));
+    nothing_left(&stages);
+    runtime.drive_all();
+    assert_eq!(host.log().len(), 1, "nothing of the left world runs");
+    artifact(&stages, "a").wait().unwrap();
+    nothing_left(&stages);
+}
+
+#[test]
+fn s68_the_scheduler_may_go_while_owners_wait() {
+    let (host, runtime, stages, owner) = gated();
+    register(&stages, "late", ["a"]);
+    drop(stages);
+    assert!(matches!(owner.wait(), Err(StageError::Shutdown)));
+    runtime.drive_all();
+    assert_eq!(host.log().len(), 1);
+}
+
+/// Where a blocker stands when its owner is classified, by what brings it there; whether the owner then goes on, fails or waits; and
+/// how often the blocker's Analysis has run in the end.
+#[test]
+fn s74_the_classification_of_a_blocker_by_where_it_stands() {
+    enum Is {
+        Satisfied,
+        Failed,
+        Gating,
+    }
+    type Bring = fn(&Stages<Files>, &Mutex<Vec<(Stage, &'static str)>>, &Files);
+    let done: Bring = |stages, _, _| drop(analysis(stages, "d").wait());
+    let rows: [(&str, Bring, Is, usize); 9] = [
+        ("unknown", |_, _, _| {}, Is::Gating, 1),
+        ("analysed", done, Is::Satisfied, 1),
+        ("source alone", |stages, _, _| drop(source(stages, "d").wait()), Is::Gating, 1),
+        ("asked for", |stages, _, _| analysis(stages, "d").detach(), Is::Gating, 1),
+        ("given a text", |stages, _, _| _ = stages.set_text("d".into(), "3".into()), Is::Gating, 1),
+        (
+            "failed",
+            |stages, fails, _| {
+                fails.lock().unwrap().push((Stage::Analysis, "d"));
+                assert!(analysis(stages, "d").wait().is_err());
+            },
+            Is::Failed,
+            1,
+        ),
+        (
+            "missing",
+            |stages, _, host| {
+                host.unlink("d");
+                assert!(source(stages, "d").wait().is_err());
+            },
+            Is::Failed,
+            0,
+        ),
+        (
+            "moved on",
+            |stages, _, _| {
+                analysis(stages, "d").wait().unwrap();
+                stages.invalidate(&"d".into());
+            },
+            Is::Gating,
+            2,
+        ),
+        (
+            "removed",
+            |stages, _, _| {
+                analysis(stages, "d").wait().unwrap();
+                stages.remove(&"d".into());
+            },
+            Is::Satisfied,
+            1,
+        ),
+    ];
+    for (row, bring, is, runs) in rows {
+        let host = Files::with([("a", "1"), ("d", "2")]);
+        let fails = failing(&host);
+        let (runtime, stages) = driven(&host);
+        host.blocks("a", ["d"]);
+        source(&stages, "a").wait().unwrap();
+        bring(&stages, &fails, &host);
+        let owner = artifact(&stages, "a");
+        let edges = stages.dependency_occupancy().edges;
+        assert_eq!(edges, usize::from(matches!(is, Is::Gating)), "{row}");
+        assert_eq!(owner.wait().is_ok(), !matches!(is, Is::Failed), "{row}");
+        runtime.drive_all();
+        assert_eq!(host.ran(Stage::Analysis, "d"), runs, "{row}");
+        nothing_left(&stages);
+    }
+}
+
+#[test]
+fn s97_a_million_edits_of_an_owner_whose_blocker_never_ends_keep_one_entry() {
+    let host = Files::with([("a", "1"), ("d", "2")]);
+    host.blocks("a", ["d"]);
+    let (gate, runs) = (Gate::default(), Arc::new(Mutex::new(0)));
+    let (inside, counted) = (gate.clone(), runs.clone());
+    host.hook(move |_, at| {
+        if at.file == "d" && at.stage == Stage::Analysis {
+            *counted.lock().unwrap() += 1;
+            inside.pass();
+        }
+        Act::Go
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    artifact(&stages, "a").detach();
+    gate.arrived(1);
+    let edits = if cfg!(debug_assertions) { 5_000 } else { 1_000_000 };
+    for edit in 0..edits {
+        artifact(&stages, "a").detach();
+        stages.submit_request(Request::source("a".into()).text(edit.to_string())).wait().unwrap();
+        if edit % 1_000 == 0 {
+            let occupied = stages.dependency_occupancy();
+            assert_eq!((occupied.edges, occupied.entries, occupied.demanded), (1, 1, 1), "after {edit} edits");
+            host.forget();
+        }
+    }
+    let owner = artifact(&stages, "a");
+    gate.open();
+    assert_eq!(*owner.wait().unwrap(), format!("1:analysis({})", edits - 1));
+    assert_eq!(*runs.lock().unwrap(), 1);
+    nothing_left(&stages);
+}

@@ -548,7 +548,7 @@ impl Timeline {
                 assert!(self.asked.is_empty(), "{} requests were never answered", self.asked.len());
                 assert_eq!(self.runtime.counters().queued, [0; 4]);
                 let occupied = self.stages().dependency_occupancy();
-                assert_eq!((occupied.edges, occupied.demanded), (0, 0), "{occupied:?}");
+                assert_eq!((occupied.edges, occupied.entries, occupied.demanded), (0, 0, 0), "{occupied:?}");
                 self.nothing_ran_twice();
                 self.stages = None;
             }

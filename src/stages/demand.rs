@@ -114,7 +114,12 @@ impl Demand {
     /// Changes nothing, and tells how far it is: what was left before this call is seen by who completes Source or retires later.
     pub(crate) fn touch(&self) -> Touched {
         // ordering: pairs with `source_done` and `retire`. If this came first they see what was left; else this sees their step.
-        match self.0.fetch_or(0, Ordering::AcqRel) {
+        let word = if mutant("demand.touch_only_looks") {
+            self.0.load(Ordering::Acquire)
+        } else {
+            self.0.fetch_or(0, Ordering::AcqRel)
+        };
+        match word {
             word if word & SOURCE != 0 => Touched::SourceDone,
             word if word & RETIRED != 0 => Touched::Retired,
             _ => Touched::Waiting,

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::ArtifactFlight;
+use super::edges;
 use super::host::{Host, Stage};
 use super::read::value;
 use super::revision::Revision;
@@ -121,6 +122,7 @@ fn commit<H: Host>(
         let found = catch(|| revision.artifacts.find_or_add(profile, &revision)).map_err(RefusedCommit::Panicked)?;
         if seal(slot, &revision, &found, made) {
             slot.stripe.counters.commits.one();
+            edges::withdrawn(slot, &revision);
             return Ok(());
         }
         // A worker was faster, or the file has moved on.

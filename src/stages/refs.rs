@@ -245,6 +245,7 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
             leave(&slot, &self.flight, &self.origin);
             revision.demand.withdraw();
             revision.leave_owned(&slot);
+            edges::withdrawn(&slot, &revision);
         }
     }
 

@@ -5,7 +5,7 @@
 use super::artifact::Artifacts;
 use super::demand::Demand;
 use super::early::Start;
-use super::edges::{Boxed, Consumers, tell_consumers};
+use super::edges::{Consumers, Place, tell_consumers};
 use super::error::StageError;
 use super::host::Host;
 use super::origin::{Origin, Origins};
@@ -51,7 +51,7 @@ pub(crate) struct Revision<H: Host> {
     pub(crate) artifacts: Artifacts<H>,
     pub(crate) origins: Origins,
     /// Those who wait for its Analysis from other files, if there are any.
-    pub(crate) consumers: Boxed<Consumers<H>>,
+    pub(crate) consumers: Place<Consumers<H>>,
 }
 
 impl<H: Host> Version for Revision<H> {
@@ -82,7 +82,7 @@ impl<H: Host> Revision<H> {
             analysis,
             artifacts: Artifacts::new(),
             origins,
-            consumers: Boxed::new(),
+            consumers: Place::new(),
         }
     }
 
@@ -197,7 +197,7 @@ impl<H: Host> Revision<H> {
 
     /// Analysis is over, or will never be: tells those who wait for it from other files.
     fn tell_others(&self) {
-        if self.consumers.get().is_some()
+        if !self.consumers.is_empty()
             && let Some(slot) = self.slot.upgrade()
         {
             tell_consumers(&slot, self);

@@ -19,6 +19,9 @@ mod runtime_fifo;
 mod runtime_jobs;
 mod runtime_parking;
 mod stages_demand;
+mod stages_edges;
+#[cfg(shardrun_shuttle)]
+mod stages_edges_whole;
 mod stages_line;
 #[cfg(shardrun_loom)]
 mod stages_lives;

@@ -92,6 +92,11 @@ impl Files {
         self.0.log.lock().unwrap().clone()
     }
 
+    /// Empties the log.
+    pub(crate) fn forget(&self) {
+        self.0.log.lock().unwrap().clear();
+    }
+
     pub(crate) fn ran(&self, stage: Stage, file: &str) -> usize {
         self.log().iter().filter(|at| at.stage == stage && at.file == file).count()
     }

@@ -137,6 +137,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/batch.rs", "the cursor of a batch's ticket"),
     ("src/stages/table.rs", "a count that no protocol rests on"),
     ("src/stages/edges/boxed.rs", "what is made on demand"),
+    ("src/stages/edges/edge.rs", "how many edges of a list hang for somebody"),
     ("src/stages/edges/gate.rs", "the gate's word, with the argument of each edge beside it"),
     ("src/stages/edges/node.rs", "who depends on a file no more"),
     ("src/stages/edges/place.rs", "a value that is exchanged, with the argument of each edge beside it"),

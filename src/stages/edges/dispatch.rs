@@ -72,6 +72,40 @@ impl<H: Host> DependencySet<H> {
     }
 }
 
+impl<H: Host> Revision<H> {
+    /// Whether somebody wants an Artifact that is not over.
+    pub(crate) fn wants_artifact(&self) -> bool {
+        let mut wanted = false;
+        self.artifacts.each_pinned(|artifact| {
+            let word = artifact.flight.word();
+            wanted |= !word.is_unwanted() && !word.phase().is_terminal();
+        });
+        wanted
+    }
+}
+
+/// An Artifact of `revision` is over or was withdrawn otherwise than by being made. If that was the last one that anybody wants,
+/// its blockers are asked for no more.
+pub(crate) fn withdrawn<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
+    let Some(node) = slot.node.get() else { return };
+    let Some(set) = node.set_of(revision.tag()) else { return };
+    if set.gate.is_open() || set.waiting().next().is_none() || revision.wants_artifact() {
+        return;
+    }
+    let fresh = set.afresh(slot);
+    fresh.name_owner();
+    if !node.current.exchange(Some(&set), Some(fresh.clone())) {
+        return fresh.close(None);
+    }
+    set.close(None);
+    // Somebody may have asked the old set meanwhile: as for the gate, each makes itself known and then looks at the other.
+    known_or_done();
+    if revision.wants_artifact() {
+        fresh.gate.raise(set.gate.priority());
+        fresh.start(false);
+    }
+}
+
 /// The gate of `set` has opened: admits the Artifacts behind it whose Analysis is done.
 pub(crate) fn opened<H: Host>(set: &DependencySet<H>) {
     // The gate is open; now look at the others, as everybody does who makes one of the conditions true.

@@ -4,6 +4,7 @@
 
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicU64, Ordering, load_for_cas};
+use crate::sync::mutant;
 
 /// Somebody has seen to it that the blockers are asked for.
 const STARTED: u64 = 1;
@@ -21,8 +22,8 @@ const ONE: u64 = 1 << 8;
 /// |---|---|---|
 /// | `start` | whoever wants an Artifact, or registers late | blockers that nobody asks for |
 /// | `add` | who asks for a blocker, before it does | an open gate while one is asked for |
-/// | `fail` | who answers with a failure, before its `release` | passing without having seen it |
 /// | `release` | who answers; who started, at the end | two who open |
+/// | `release_failed` | who answers with a failure | passing without having seen it |
 #[derive(Debug)]
 pub(crate) struct Gate(AtomicU64);
 
@@ -53,9 +54,16 @@ impl Gate {
         before / ONE == 1
     }
 
-    /// Notes that a blocker failed. Before its release.
-    pub(crate) fn fail(&self) {
+    /// As `release`, for an answer that is a failure: that is noted first.
+    #[must_use]
+    pub(crate) fn release_failed(&self) -> bool {
+        if mutant("gate.failure_after_drop") {
+            let last = self.release();
+            self.0.fetch_or(FAILED, Ordering::AcqRel);
+            return last;
+        }
         self.0.fetch_or(FAILED, Ordering::AcqRel);
+        self.release()
     }
 
     /// Whether nothing is waited for.

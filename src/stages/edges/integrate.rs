@@ -15,7 +15,7 @@ use super::node::Node;
 use super::register::settle_deferred;
 use super::set::{DependencySet, Tag, in_order};
 use crate::flight::drop_contained;
-use crate::sync::Arc;
+use crate::sync::{Arc, mutant};
 
 /// The slots of what a file depends on: in order, every blocker also among the first.
 pub(crate) struct Resolved<H: Host> {
@@ -136,17 +136,14 @@ pub(crate) fn integrate<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, in
         for out in [before, deferred].into_iter().flatten() {
             out.close(Some(&set));
         }
-        let mut wanted = false;
-        revision.artifacts.each_pinned(|artifact| {
-            let word = artifact.flight.word();
-            wanted |= !word.is_unwanted() && !word.phase().is_terminal();
-        });
-        if wanted {
+        if revision.wants_artifact() {
             set.gate.raise(revision.analysis.word().priority());
             set.start(false);
         }
     }
-    if let Some(node) = slot.node.get() {
+    if let Some(node) = slot.node.get()
+        && !mutant("edges.no_second_look")
+    {
         // Somebody may have registered between the look and now, and have found Source not done.
         settle_deferred(slot, node);
     }

@@ -41,10 +41,14 @@ pub use dependencies::Dependencies;
 pub use occupancy::DependencyOccupancy;
 pub use register::Registered;
 
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use {gate::Gate, target::Target};
+
 pub(crate) use boxed::Boxed;
-pub(crate) use dispatch::{Dispatch, ask, before_dispatch, gates, is_open};
+pub(crate) use dispatch::{Dispatch, ask, before_dispatch, gates, is_open, withdrawn};
 pub(crate) use edge::Consumers;
 pub(crate) use integrate::{found, install, integrate};
 pub(crate) use node::Node;
+pub(crate) use place::Place;
 pub(crate) use register::moved_on;
 pub(crate) use seek::tell_consumers;

@@ -14,7 +14,7 @@ use super::set::DependencySet;
 use crate::flight::{Phase, nudge};
 use crate::runtime::Priority;
 use crate::stages::demand::Wish;
-use crate::sync::{Arc, hint};
+use crate::sync::{Arc, hint, mutant};
 
 /// What a revision says to who waits for its Analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +65,7 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
         let revision = visible_or_first(&slot);
         match verdict(&revision) {
             Verdict::Done => return set.answered(),
-            Verdict::Failed => {
-                set.gate.fail();
-                return set.answered();
-            }
+            Verdict::Failed => return set.answered_failed(),
             Verdict::Gone => return gone(&slot, &set),
             Verdict::Superseded => {
                 hint::spin_loop();
@@ -80,7 +77,8 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
             }
             Verdict::Pending => {}
         }
-        let edge = Edge::new(set.clone(), &revision);
+        let consumers = Consumers::of(&revision);
+        let edge = Edge::new(set.clone(), &revision, &consumers);
         if !set.put(at, seen.as_ref(), &edge) {
             // Another thread asks, or the set has been closed.
             drop(edge.target.take());
@@ -88,7 +86,7 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
         }
         let asks = Asks::of(&set);
         drop(set);
-        if hang(&slot, &revision, &edge, &asks) {
+        if hang((&slot, &revision), &consumers, &edge, &asks) {
             return;
         }
         // Whoever ends the revision may have answered already; else the unit is in hand again, perhaps a successor's.
@@ -97,6 +95,15 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
         let Some(index) = set.index_of(Arc::as_ptr(&slot)) else { return set.answered() };
         (at, seen) = (index, Some(edge));
         hint::spin_loop();
+    }
+}
+
+/// Asks for the blocker that `edge` has asked for, on behalf of the set that was to be told. The caller has its unit in hand.
+pub(crate) fn ask_again<H: Host>(set: Arc<DependencySet<H>>, edge: &Arc<Edge<H>>) {
+    let slot = edge.producer.upgrade().and_then(|revision| revision.slot.upgrade());
+    match slot.and_then(|slot| set.index_of(Arc::as_ptr(&slot))) {
+        Some(at) => seek(set, at, Some(edge.clone())),
+        None => set.answered(),
     }
 }
 
@@ -129,7 +136,12 @@ fn urgency<H: Host>(set: &DependencySet<H>) -> Priority {
 
 /// Makes `edge` one of those who want the Analysis of `revision`, and sees to its start. False if the revision admits nothing any
 /// more.
-fn hang<H: Host>(slot: &Arc<Slot<H>>, revision: &Arc<Revision<H>>, edge: &Arc<Edge<H>>, asks: &Asks) -> bool {
+fn hang<H: Host>(
+    (slot, revision): (&Arc<Slot<H>>, &Arc<Revision<H>>),
+    consumers: &Consumers<H>,
+    edge: &Arc<Edge<H>>,
+    asks: &Asks,
+) -> bool {
     if own_source(revision, &asks.asker).is_err() {
         return false;
     }
@@ -145,8 +157,7 @@ fn hang<H: Host>(slot: &Arc<Slot<H>>, revision: &Arc<Revision<H>>, edge: &Arc<Ed
         revision.leave_source(slot);
         false
     };
-    let consumers = revision.consumers.get_or_make(Consumers::new);
-    if consumers.edges.push(edge.clone()).is_err() {
+    if !consumers.push(edge.clone()) {
         return undo();
     }
     let raised = revision.analysis.word().raise(asks.priority).is_some();
@@ -157,7 +168,9 @@ fn hang<H: Host>(slot: &Arc<Slot<H>>, revision: &Arc<Revision<H>>, edge: &Arc<Ed
     };
     if edge.target.hold() {
         known_or_done();
-        tell_consumers(slot, revision);
+        if !mutant("edges.no_look_after_hang") {
+            tell_consumers(slot, revision);
+        }
     } else {
         // It was answered or withdrawn before the demand was known.
         edge.withdraw_demand();
@@ -188,7 +201,7 @@ pub(crate) fn urge<H: Host>(set: &DependencySet<H>) {
 /// an edge and passed [`known_or_done`]: then it is told by this call, or by the one that ended the Analysis.
 pub(crate) fn tell_consumers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
     if let Some(consumers) = revision.consumers.get() {
-        tell(slot, revision, consumers);
+        tell(slot, revision, &consumers);
     }
 }
 
@@ -203,18 +216,13 @@ fn tell<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, consumers: &Consum
         match verdict(revision) {
             // An Analysis of a generation that has been left is no answer.
             Verdict::Done if slot.versions.is_current(revision, slot.clock()) => taken.target.answered(),
-            Verdict::Failed => {
-                taken.target.gate.fail();
-                taken.target.answered();
-            }
+            Verdict::Failed => taken.target.answered_failed(),
+            Verdict::Superseded if mutant("edges.supersede_answers") => taken.target.answered(),
             Verdict::Gone => gone(slot, &taken.target),
-            _ => match taken.target.index_of(Arc::as_ptr(slot)) {
-                Some(at) => {
-                    moved = true;
-                    seek(taken.target, at, Some(edge.clone()));
-                }
-                None => taken.target.answered(),
-            },
+            _ => {
+                moved = true;
+                ask_again(taken.target, edge);
+            }
         }
     });
     if moved {
