@@ -191,8 +191,11 @@ fn a_failure_reaches_who_meets_it_and_is_cleared_by_a_retry() {
                 assert_eq!((*failure.file(), failure.cause().failure().unwrap().stage()), (1, Stage::Analysis));
             }
         }
-        let (first, again) = (first.try_get().unwrap().is_ok(), again.try_get().unwrap().is_ok());
-        assert!(first || again, "a retry failed although nothing fails any more");
+        // Both may have joined the one execution that failed.
+        assert!(first.try_get().is_some() && again.try_get().is_some());
+        let mut retry = stages.submit_request(Request::analysis(1));
+        runtime.drive_all();
+        assert!(retry.try_get().unwrap().is_ok(), "a retry failed although nothing fails any more");
         let mut last = stages.submit_request(Request::artifact(0, 3));
         runtime.drive_all();
         assert!(last.try_get().expect("an owner was never answered").is_ok());
