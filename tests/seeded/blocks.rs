@@ -73,7 +73,9 @@ impl Blocks {
         for found in self.found.values_mut().chain(self.registered.values_mut()) {
             found.remove(&file);
         }
-        self.needed.values_mut().for_each(|needed| drop(needed.remove(&file)));
+        for needed in self.needed.values_mut() {
+            needed.remove(&file);
+        }
     }
 
     /// Whether `owner` may be told to depend on `file`, or must be.
