@@ -387,3 +387,91 @@ fn quiescence_is_driven_where_there_are_no_threads_and_refused_where_it_could_ne
         asked_before.lock().unwrap().clear();
     }
 }
+
+#[test]
+fn b52_a_request_joins_the_run_of_its_own_life_and_never_that_of_the_life_before() {
+    let host = Files::with([("a", "text")]);
+    let (first, second) = (Gate::default(), Gate::default());
+    host.hook({
+        let (first, second, runs) = (first.clone(), second.clone(), std::sync::atomic::AtomicUsize::new(0));
+        move |_, _| {
+            match runs.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+                0 => first.pass(),
+                _ => second.pass(),
+            }
+            Act::Go
+        }
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    let old = stages.submit_request(Request::source(a()));
+    first.arrived(1);
+    assert_eq!(stages.remove(&a()), Removed::Gone);
+    let new = stages.submit_request(Request::source(a()));
+    second.arrived(1);
+    first.open();
+    // The run of the old life is over before the third request comes.
+    while stages.counters().stale_refusals == 0 {
+        std::thread::yield_now();
+    }
+    let third = stages.submit_request(Request::source(a()));
+    assert_eq!((stages.counters().joins, new.is_resolved() || third.is_resolved()), (1, false));
+    second.open();
+    assert!(matches!(old.wait(), Err(StageError::Shutdown)));
+    assert!(new.wait().is_ok() && third.wait().is_ok());
+    assert_eq!((host.ran(Stage::Source, "a"), stages.generation(&a())), (2, Some(1)));
+}
+
+#[test]
+fn b37_all_who_wait_for_quiescence_return_when_it_has_come_and_not_before() {
+    let host = Files::default();
+    let gate = Gate::default();
+    (0..100).for_each(|n| host.store(&n.to_string(), "text"));
+    host.hook({
+        let gate = gate.clone();
+        move |_, _| {
+            gate.pass();
+            Act::Go
+        }
+    });
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host);
+    let ask = |n: usize| stages.submit_request(Request::analysis(n.to_string())).detach();
+    (0..90).for_each(ask);
+    gate.arrived(2);
+    std::thread::scope(|scope| {
+        let waiters: Vec<_> = (0..3).map(|_| scope.spawn(|| stages.quiesce())).collect();
+        (90..100).for_each(ask);
+        assert_eq!(stages.quiesce_within(Duration::from_millis(3)), Ok(false));
+        assert!(!waiters.iter().any(|waiter| waiter.is_finished()));
+        gate.open();
+        for waiter in waiters {
+            assert_eq!(waiter.join().unwrap(), Ok(()));
+        }
+    });
+    assert!((0..100).all(|n| stages.try_get_analysis(&n.to_string()).is_some()));
+    assert_eq!(runtime.counters().queued, [0; 4]);
+}
+
+#[test]
+fn each_removal_re_home_and_reset_takes_the_sequencer_once_and_nothing_else_does() {
+    let host = Files::with([("a", "text"), ("b", "text")]);
+    let (_runtime, stages) = driven(&host);
+    let takings = || stages.counters().sequencer.takings;
+    for round in 0..3 {
+        let before = takings();
+        for file in ["a", "b"] {
+            stages.submit_request(Request::source(file.to_owned())).wait().unwrap();
+        }
+        assert_eq!(takings(), before, "requests take none");
+        assert_eq!((stages.remove(&a()), stages.rehome(&"b".into())), (Removed::Gone, Moved::On));
+        assert_eq!((stages.remove(&a()), stages.rehome(&a())), (Removed::Unknown, Moved::Unknown));
+        assert_eq!(takings(), before + 2);
+        if round % 2 == 0 {
+            stages.reset()
+        } else {
+            stages.stop() + stages.restart()
+        };
+        assert_eq!(takings(), before + 3 + round % 2);
+    }
+}

@@ -1,8 +1,9 @@
-//! The whole engine on real threads for some seconds: clients that request, edit, batch, cancel, drop and panic at random, and
-//! oracles that any schedule must satisfy. `SHARDRUN_STRESS_SECONDS` (3 if unset) and `SHARDRUN_STRESS_SEED` change the run.
+//! The whole engine on real threads for some seconds: clients that request, edit, batch, cancel, drop, remove and panic at random,
+//! and oracles that any schedule must satisfy. `SHARDRUN_STRESS_SECONDS` (3 if unset) and `SHARDRUN_STRESS_SEED` change the run.
 
 use shardrun::{
-    Handle, Host, Pool, Priority, Request, Runtime, Stage, StageCx, StageError, StageValue, Stages, contained_panics,
+    Budget, Handle, Host, Pool, Priority, Removed, Request, Runtime, Stage, StageCx, StageError, StageValue, Stages,
+    contained_panics,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -15,6 +16,8 @@ const CLIENTS: u64 = 6;
 const OWN: u64 = 4;
 /// Files that are edited only by whole batches, all to the same number.
 const GROUP: u64 = 5;
+/// Files that anybody edits, re-homes and removes.
+const FLEETING: u64 = 6;
 /// No answer for this long is a hang.
 const WATCHDOG: Duration = Duration::from_secs(20);
 
@@ -41,7 +44,7 @@ struct Unruly {
 impl Unruly {
     fn misbehave(&self, cx: &StageCx<'_, Self>, profile: u8) -> Result<(), Refused> {
         let (owner, number) = *cx.file();
-        if owner >= CLIENTS || number == 0 {
+        if owner == CLIENTS || (owner < CLIENTS && number == 0) {
             *self.runs.lock().unwrap().entry((*cx.file(), cx.generation(), cx.stage(), profile)).or_default() += 1;
             return Ok(());
         }
@@ -179,6 +182,39 @@ fn batches(stages: &Stages<Unruly>, stop: &AtomicBool) -> u64 {
     number
 }
 
+/// One of those who edit, ask for, re-home and remove the fleeting files, and see that the numbers of their lives rise.
+fn mourner(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool) -> u64 {
+    let mut random = Random(seed ^ mix(id << 32));
+    let (mut removed, mut text) = (0, id << 32);
+    let mut seen = vec![None; FLEETING as usize];
+    while !stop.load(Ordering::Relaxed) {
+        let number = random.below(FLEETING);
+        let file = (CLIENTS + 1, number);
+        match random.below(10) {
+            0..=2 => {
+                text += 1;
+                let request = Request::analysis(file).text(text);
+                let request = if random.below(4) == 0 { request.rehome() } else { request };
+                if let Some(value) = answer("an edit of a fleeting file", stages.submit_request(request)) {
+                    assert_eq!(value, text, "an edit of {file:?} was answered from another text");
+                }
+            }
+            3 | 4 => drop(answer("a fleeting file", stages.submit_request(Request::artifact(file, 1)))),
+            5 => drop(stages.submit_request(Request::artifact(file, 2).text(0))),
+            6 => _ = stages.rehome(&file),
+            7 => _ = stages.try_get_last_good_artifact(&file, &1),
+            _ => {
+                let older = &mut seen[number as usize];
+                let version = stages.try_get_witnessed_source(&file).map(|(_, witness)| witness.version());
+                assert!(version.is_none() || version > *older, "a later life of {file:?} has a smaller number");
+                removed += u64::from(stages.remove(&file) == Removed::Gone);
+                *older = version.or(*older);
+            }
+        }
+    }
+    removed
+}
+
 #[test]
 fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
     let seconds = setting("SHARDRUN_STRESS_SECONDS", 3);
@@ -201,6 +237,12 @@ fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
             })
             .collect();
         let mover = scope.spawn(|| batches(&stages, &stop));
+        let mourners: Vec<_> = (0..2)
+            .map(|id| {
+                let (stages, stop) = (&stages, &stop);
+                scope.spawn(move || mourner(stages, id, seed, stop))
+            })
+            .collect();
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(seconds) && !clients.iter().any(|c| c.is_finished()) {
             std::thread::park_timeout(Duration::from_millis(50));
@@ -209,14 +251,90 @@ fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
         for client in clients {
             client.join().expect("no client failed");
         }
-        mover.join().expect("the mover did not fail")
+        let removed: u64 = mourners.into_iter().map(|mourner| mourner.join().expect("no mourner failed")).sum();
+        (mover.join().expect("the mover did not fail"), removed)
     });
+    let (moved, removed) = moved;
+    println!("{removed} removals");
+    assert!(removed > 10 * seconds, "hardly anything was removed");
     let (sent, contained) = (sent.load(Ordering::Relaxed), contained_panics() - contained);
     println!("{sent} requests, {moved} batches, {contained} panics contained elsewhere than in stages");
     assert!(sent > 100 * seconds && moved > 10 * seconds, "the run did next to nothing");
     for ((file, generation, stage, _), runs) in stages.host().runs.lock().unwrap().iter() {
         assert!(*runs <= 1, "{stage} of the well-behaved {file:?} ran {runs} times at generation {generation}");
     }
+    assert_eq!(stages.quiesce(), Ok(()));
+    let known = stages.len();
+    assert_eq!((stages.reset(), stages.len(), stages.counters().overlaid), (known, 0, 0));
+    drop(stages);
+    assert_eq!(runtime.shutdown_within(Duration::from_secs(10)).running, 0, "every thread ends in time");
+}
+
+/// Clients of a scheduler that is reset, stopped and restarted all the time: each is answered, and no edit from another text.
+#[test]
+fn s48_clients_of_a_scheduler_that_is_reset_all_the_time_are_answered() {
+    let seconds = setting("SHARDRUN_STRESS_SECONDS", 3).div_ceil(2);
+    let seed = setting("SHARDRUN_STRESS_SEED", 0x5eed ^ u64::from(std::process::id()));
+    println!("SHARDRUN_STRESS_SEED={seed}");
+    let runtime = Runtime::builder().workers(2).io_threads(1).build().expect("a runtime of two workers");
+    let budget = Budget::for_runtime(64, &runtime);
+    let stages = Stages::builder(&runtime, Unruly::default()).budget(budget.clone()).build();
+    let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
+    let resets = std::thread::scope(|scope| {
+        for id in 0..4_u64 {
+            let (stages, stop, sent) = (&stages, &stop, &sent);
+            scope.spawn(move || {
+                let mut random = Random(seed ^ mix(id));
+                let mut text = id << 32;
+                while !stop.load(Ordering::Relaxed) {
+                    let file = (CLIENTS + 1, random.below(FLEETING));
+                    sent.fetch_add(1, Ordering::Relaxed);
+                    text += 1;
+                    match random.below(8) {
+                        0 => _ = stages.remove(&file),
+                        1 => _ = stages.invalidate(&file),
+                        2 => _ = stages.try_get_source(&file),
+                        3 => drop(answer("a request", stages.submit_request(Request::artifact(file, 1)))),
+                        4 => stages.submit_request(Request::artifact(file, 2)).cancel(),
+                        _ => {
+                            let batch =
+                                [0, 1].map(|n| Request::source((CLIENTS + 1, (file.1 + n) % FLEETING)).text(text));
+                            for result in stages.submit_batch_atomic(batch).wait() {
+                                match result {
+                                    Ok(StageValue::Source(value)) => assert_eq!(*value, text),
+                                    Ok(_) => panic!("another stage than was asked for"),
+                                    Err(_) => {}
+                                }
+                            }
+                        }
+                    }
+                }
+            });
+        }
+        let resetter = scope.spawn(|| {
+            let mut resets = 0;
+            while !stop.load(Ordering::Relaxed) {
+                resets += 1;
+                match resets % 3 {
+                    0 => {
+                        stages.stop();
+                        stages.restart();
+                    }
+                    _ => _ = stages.reset(),
+                }
+                std::thread::yield_now();
+            }
+            resets
+        });
+        std::thread::park_timeout(Duration::from_secs(seconds));
+        stop.store(true, Ordering::Relaxed);
+        resetter.join().expect("the resetter did not fail")
+    });
+    println!("{} requests, {resets} resets", sent.load(Ordering::Relaxed));
+    assert_eq!(stages.quiesce(), Ok(()));
+    assert_eq!(budget.in_use(), 0, "units came back once each");
+    let known = stages.len();
+    assert_eq!((stages.reset(), stages.counters().overlaid, stages.is_empty()), (known, 0, true));
     drop(stages);
     assert_eq!(runtime.shutdown_within(Duration::from_secs(10)).running, 0, "every thread ends in time");
 }

@@ -166,8 +166,10 @@ impl<'a, H: Host> Submission<'a, H> {
         Ok(())
     }
 
-    /// Makes the slot of a new file together with its first revision, which the request joins before anybody sees it.
-    /// `Err` inside holds the slot of another thread that was faster.
+    /// Makes the slot of a new file, and then its first revision, which the request joins before anybody sees it.
+    /// `Err` inside holds a slot of which another thread was faster.
+    ///
+    /// The life is numbered when its slot is in the table: so its number is greater than those of all lives before.
     #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
     fn create(
         &mut self,
@@ -184,29 +186,24 @@ impl<'a, H: Host> Submission<'a, H> {
         };
         let generation = self.core.shared.first_generation;
         let profile = profile.transpose().map_err(|report| panicked::<H>(&file, target.stage(), generation, report))?;
+        let kind = Early::ticket(ask);
+        let early_life = mutant("submit.number_first").then(|| stripe.new_life());
+        let tickets = Tickets::with(kind.bit());
+        let slot = Arc::new(Slot::new((file, hash), stripe.clone(), Versions::empty(), tickets, world));
+        if let Some(found) = self.core.add(&slot)? {
+            return Ok(Err(found));
+        }
         let (start, early) =
             if profile.is_some() { (Start::before_artifact(ask), None) } else { Start::asked(target, ask) };
-        let kind = Early::ticket(ask);
-        let mut first = None;
-        let slot = Arc::new_cyclic(|weak| {
-            let life = stripe.new_life();
-            let revision = Arc::new(Revision::visible(weak.clone(), life, generation, start));
-            first = Some(revision.clone());
-            let (versions, tickets) = (Versions::with(revision), Tickets::with(kind.bit()));
-            Slot::new((file, hash), stripe.clone(), versions, tickets, world)
-        });
-        let first = first.expect("it was made with the slot");
+        let life = early_life.unwrap_or_else(|| stripe.new_life());
+        let first = Arc::new(Revision::visible(Arc::downgrade(&slot), life, generation, start));
         let early = early.or_else(|| Some(Early::artifact(&first, profile?, ask)));
-        match self.core.add(&slot) {
-            Ok(None) => {}
-            Ok(Some(found)) => {
-                ask.charged |= first.uncharge();
-                return Ok(Err(found));
-            }
-            Err(error) => {
-                ask.charged |= first.uncharge();
-                return Err(error.into());
-            }
+        let made = slot.versions.create(first.clone());
+        if made.is_err() {
+            // Another thread has found the slot meanwhile. The ticket is out all the same: its bit is set.
+            ask.charged |= first.uncharge();
+            self.core.shared.push(slot.clone(), kind);
+            return Ok(Err(slot));
         }
         self.core.shared.push(slot, kind);
         Ok(Ok(early.expect("every target joins early").handle(first)))

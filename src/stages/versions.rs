@@ -127,6 +127,7 @@ impl<R: Version> Versions<R> {
     }
 
     /// A slot that is made together with its first revision.
+    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn with(first: Arc<R>) -> Self {
         Self { head: AtomicPtr::new(Arc::into_raw(first).cast_mut()), sweeps: AtomicU64::new(0) }
     }

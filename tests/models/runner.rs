@@ -148,6 +148,7 @@ const ALONE: &[Seeded] = &[
     ),
     ("edges.no_second_look", "models::stages_edges_whole::what_is_registered_beside_source_or_an_edit_is_taken_in"),
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
+    ("submit.number_first", "models::stages_whole::a_later_life_has_a_greater_number"),
     ("edit.over_the_mark", "models::stages_whole::lives_end_and_begin_again_beside_requests_and_edits"),
     ("lanes.permit_kept", "models::lanes_whole::builds_hand_the_permit_on"),
 ];

@@ -2,6 +2,7 @@
 
 use super::check;
 use crate::stages::{Host, Request, Stage, StageCx, StageError, StageHandle, StageValue, Stages};
+use crate::sync::epoch::pin;
 use crate::sync::stat::{AtomicU64, Ordering};
 use crate::sync::{Arc, thread};
 use crate::{Driver, Pool, Runtime};
@@ -298,6 +299,35 @@ fn lives_end_and_begin_again_beside_requests_and_edits() {
             assert_eq!(stages.generation(&file), Some(1));
         }
         assert_eq!((stages.len(), stages.counters().overlaid), (2, 0));
+        drop(stages);
+    });
+}
+
+/// A later life of a file has a greater number than every life before, also where its slot was made long before it came in.
+#[test]
+fn a_later_life_has_a_greater_number() {
+    check(|| {
+        let (runtime, stages) = world();
+        let number = |stages: &Stages<Numbers>| {
+            let core = stages.core();
+            let slot = core.live(core.stripes.hash(&0).ok()?, &0).ok()??;
+            let pinned = pin();
+            let seen = slot.visible(&pinned)?;
+            (seen.generation > 0).then_some(seen.life.incarnation)
+        };
+        let slow = spawn(&stages, &runtime, |stages, _| stages.submit_request(Request::source(0)).detach());
+        let mut older = None;
+        for _ in 0..2 {
+            stages.submit_request(Request::source(0)).detach();
+            let now = number(&stages);
+            assert!(now.is_none() || now > older, "a later life has a smaller number");
+            // Whoever's life it was, it is over from now on.
+            stages.remove(&0);
+            older = now.or(older);
+        }
+        slow.join().unwrap();
+        let now = number(&stages);
+        assert!(now.is_none() || now > older, "a later life has a smaller number");
         drop(stages);
     });
 }
