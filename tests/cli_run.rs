@@ -181,7 +181,8 @@ fn a_dry_run_and_a_list_run_nothing() {
     let tasks = Tasks::new(
         "[tasks.leaf]\ncommand = ['touch', 'ran']\ndescription = 'what it is for'\n[tasks.root]\ncommand = 'touch ran'\n[tasks.mid]\ncommand = 'touch ran'\ndependencies = ['root']\n[tasks.all]\ndependencies = ['mid', 'leaf']\n",
     );
-    assert_eq!(tasks.run(&["-n"]).stdout, "root  touch ran\nmid   touch ran\nleaf  touch ran\n");
+    assert_eq!(tasks.run(&["-n"]).stdout, "root  touch ran\nleaf  touch ran\nmid   touch ran\n");
+    assert_eq!(tasks.run(&["-n", "-j4"]).stdout, tasks.run(&["-n"]).stdout);
     assert_eq!(tasks.run(&["-n", "leaf"]).stdout, "leaf  touch ran\n");
     let list = "leaf  what it is for\nroot  touch ran\nmid   touch ran\nall   all of mid, leaf\n";
     assert_eq!(tasks.run(&["--list"]).stdout, list);

@@ -3,7 +3,7 @@
 //!
 //! # The parts
 //!
-//! * A file's [`Node`](node::Node), made when it first takes part: the set of its newest generation that has Source, the set that
+//! * A file's [`Node`], made when it first takes part: the set of its newest generation that has Source, the set that
 //!   came before its generation had Source, and the files that depend on it.
 //! * A [`DependencySet`](set::DependencySet) for each generation that depends on something: the files, and a gate that counts
 //!   the blockers not yet answered. Whoever puts a set out of its place closes it, and its waiting edges go over to the successor.

@@ -110,7 +110,8 @@ impl Prepared {
         let (mut past, warnings) = if args.no_history { Default::default() } else { History::load(&history) };
         let cpus = || std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let wanted = args.concurrency.map(u32::from).or(self.file.concurrency);
-        let chosen = match links.choose(&args.tasks, &past, wanted.unwrap_or_else(cpus), &self.faults) {
+        let concurrency = if args.dry_run { 1 } else { wanted.unwrap_or_else(cpus) };
+        let chosen = match links.choose(&args.tasks, &past, concurrency, &self.faults) {
             Ok(Some(chosen)) => chosen,
             Ok(None) => return usage(self.faults.lines()),
             Err(what) => return usage(vec![what]),
