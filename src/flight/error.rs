@@ -54,6 +54,8 @@ pub enum Interrupt {
     Panicked(PanicReport),
     /// Waiting for it here could never end. The work itself is not affected.
     WouldDeadlock(WaitCycle),
+    /// Its request's deadline passed. The work goes on if somebody else wants it.
+    DeadlinePassed,
     /// On a runtime without threads nothing is left that could move, and the awaited work is not over. The work itself is not
     /// affected.
     Stalled,
@@ -72,6 +74,7 @@ impl fmt::Display for Interrupt {
             Self::Shutdown => f.write_str("shut down"),
             Self::Panicked(report) => report.fmt(f),
             Self::WouldDeadlock(cycle) => cycle.fmt(f),
+            Self::DeadlinePassed => f.write_str("the deadline passed"),
             Self::Stalled => f.write_str("nothing is left that could move"),
             Self::TooDeep => f.write_str("too many waits inside one another on one thread"),
             Self::TooManyWaiters => f.write_str("too many waiters on one execution"),

@@ -3,13 +3,15 @@
 
 #![forbid(unsafe_code)]
 
+use super::cancel::CancellationToken;
 use super::completion::Completion;
 use super::error::{Interrupt, JobError};
 use super::oneshot::OneShot;
 use super::target::FlightRef;
+use super::until::{Until, withdraw};
 use super::waits::{self, Helping, Shot, Waited};
 use super::{active, trampoline};
-use crate::runtime;
+use crate::runtime::{self, Spawner};
 use crate::sync::Arc;
 use std::fmt;
 use std::future::Future;
@@ -46,22 +48,37 @@ enum State<T: Send + 'static, E: Send + 'static> {
 #[must_use = "dropping a handle detaches the work and loses its result; say `detach()` if that is meant"]
 pub struct Handle<T: Send + 'static, E: Send + From<Interrupt> + 'static = JobError> {
     state: State<T, E>,
+    /// What may end the wait early.
+    until: Option<Box<Until>>,
 }
 
 impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
     /// A handle whose result is there already. Costs no allocation.
     pub fn ready(result: Result<T, E>) -> Self {
-        Self { state: State::Ready(Some(result)) }
+        Self { state: State::Ready(Some(result)), until: None }
     }
 
     /// The handle of `waiter`, which waits for `flight`.
     pub(crate) fn pending(waiter: Arc<Completion<T, E>>, flight: Arc<dyn FlightRef>) -> Self {
-        Self { state: State::Joined(waiter, flight) }
+        Self { state: State::Joined(waiter, flight), until: None }
     }
 
     /// The handle of a flight that nobody else can wait for.
     pub(crate) fn sole(flight: Arc<dyn SoleFlight<T, E>>) -> Self {
-        Self { state: State::Sole(flight) }
+        Self { state: State::Sole(flight), until: None }
+    }
+
+    /// Withdraws by itself once `token` is cancelled, or once the runtime's clock has come to `deadline`.
+    pub(crate) fn until(
+        mut self,
+        spawner: &Spawner,
+        token: Option<&CancellationToken>,
+        deadline: Option<Duration>,
+    ) -> Self {
+        if let State::Joined(waiter, flight) = &self.state {
+            self.until = Some(Box::new(Until::watch((waiter, flight), spawner, token, deadline)));
+        }
+        self
     }
 
     fn shot(&self) -> Option<&OneShot<Result<T, E>>> {
@@ -101,6 +118,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         let result = self.shot()?.take()?;
         // The work is let go of together with its result.
         self.state = State::Ready(None);
+        self.until = None;
         Some(result)
     }
 
@@ -180,11 +198,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Ready(_) => {}
             State::Sole(flight) => flight.leave(),
             State::Joined(waiter, flight) => {
-                if let Ok(waker) = waiter.shot().resolve(Err(Interrupt::Cancelled.into())) {
-                    flight.abandoned();
-                    flight.leave();
-                    trampoline::wake(waker);
-                }
+                withdraw(waiter, &**flight, Interrupt::Cancelled);
             }
         }
     }

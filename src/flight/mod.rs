@@ -21,6 +21,7 @@ mod state;
 mod target;
 mod task;
 pub(crate) mod trampoline;
+mod until;
 mod waits;
 
 pub use cancel::{CancelRegistration, CancellationToken};

@@ -14,6 +14,9 @@ use crate::runtime::Job;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Members that one popping of a batch's ticket runs, taken one by one: what is not begun yet is free for others.
@@ -74,9 +77,13 @@ impl<H: Host> Drop for BatchTicket<H> {
 pub type StageResult<H> = Result<StageValue<H>, StageError<H>>;
 
 /// The handles of what was asked together, in the order in which it was asked.
+///
+/// It is a future of the results of all of them, in that order; awaiting costs in proportion to the members, however they end.
 #[must_use = "dropping a handle detaches the work and loses its result"]
 pub struct BatchHandle<H: Host> {
     members: Vec<Member<H>>,
+    /// Every member before this one has its result.
+    answered: usize,
 }
 
 enum Member<H: Host> {
@@ -86,7 +93,7 @@ enum Member<H: Host> {
 
 impl<H: Host> BatchHandle<H> {
     pub(crate) fn new(handles: Vec<StageHandle<H>>) -> Self {
-        Self { members: handles.into_iter().map(Member::Waiting).collect() }
+        Self { members: handles.into_iter().map(Member::Waiting).collect(), answered: 0 }
     }
 
     /// How many requests the batch had.
@@ -144,6 +151,13 @@ impl<H: Host> Member<H> {
         }
     }
 
+    fn into_result(self) -> StageResult<H> {
+        match self {
+            Self::Answered(_, result) => result,
+            Self::Waiting(_) => unreachable!("it was answered before"),
+        }
+    }
+
     fn into_handle(self) -> StageHandle<H> {
         match self {
             Self::Waiting(handle) => handle,
@@ -151,6 +165,30 @@ impl<H: Host> Member<H> {
         }
     }
 }
+
+impl<H: Host> Future for BatchHandle<H> {
+    type Output = Vec<StageResult<H>>;
+
+    /// # Panics
+    /// If it is polled again after it was ready.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        // One after the other: who is not the first that waits wakes nobody.
+        while let Some(member) = this.members.get_mut(this.answered) {
+            if let Member::Waiting(handle) = member {
+                let Poll::Ready(result) = Pin::new(&mut *handle).poll(cx) else { return Poll::Pending };
+                *member = Member::Answered(handle.stage(), result);
+            }
+            this.answered += 1;
+        }
+        assert!(this.answered < usize::MAX, "a future is ready once");
+        this.answered = usize::MAX;
+        Poll::Ready(std::mem::take(&mut this.members).into_iter().map(Member::into_result).collect())
+    }
+}
+
+// Nothing in it is ever pinned.
+impl<H: Host> Unpin for BatchHandle<H> {}
 
 impl<H: Host> fmt::Debug for BatchHandle<H> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

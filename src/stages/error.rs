@@ -24,6 +24,8 @@ pub enum StageError<H: Host> {
     Superseded,
     /// The scheduler or its runtime went away before the work ended.
     Shutdown,
+    /// The request's deadline passed. The work goes on if somebody else wants it.
+    DeadlinePassed,
     /// The file's generation is at its maximum: the edit was refused and changed nothing.
     GenerationExhausted,
     /// The wait was given up, or the work ended, for another reason: see there. A wait that could never end is
@@ -68,6 +70,7 @@ impl<H: Host> From<Interrupt> for StageError<H> {
             Interrupt::Cancelled => Self::Cancelled,
             Interrupt::Superseded => Self::Superseded,
             Interrupt::Shutdown => Self::Shutdown,
+            Interrupt::DeadlinePassed => Self::DeadlinePassed,
             other => Self::Interrupted(Arc::new(other)),
         }
     }
@@ -81,6 +84,7 @@ impl<H: Host> Clone for StageError<H> {
             Self::Cancelled => Self::Cancelled,
             Self::Superseded => Self::Superseded,
             Self::Shutdown => Self::Shutdown,
+            Self::DeadlinePassed => Self::DeadlinePassed,
             Self::GenerationExhausted => Self::GenerationExhausted,
             Self::Interrupted(interrupt) => Self::Interrupted(interrupt.clone()),
         }
@@ -95,6 +99,7 @@ impl<H: Host> fmt::Debug for StageError<H> {
             Self::Cancelled => f.write_str("Cancelled"),
             Self::Superseded => f.write_str("Superseded"),
             Self::Shutdown => f.write_str("Shutdown"),
+            Self::DeadlinePassed => f.write_str("DeadlinePassed"),
             Self::GenerationExhausted => f.write_str("GenerationExhausted"),
             Self::Interrupted(interrupt) => f.debug_tuple("Interrupted").field(interrupt).finish(),
         }
@@ -108,6 +113,7 @@ impl<H: Host> fmt::Display for StageError<H> {
             Self::DependencyFailed(failure) => failure.fmt(f),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Superseded => f.write_str("superseded by a newer generation of the file"),
+            Self::DeadlinePassed => f.write_str("the deadline of the request passed"),
             Self::Shutdown => f.write_str("the scheduler or its runtime shut down before the stage ended"),
             Self::GenerationExhausted => f.write_str("the file's generation is at its maximum: the edit was refused"),
             Self::Interrupted(interrupt) => interrupt.fmt(f),

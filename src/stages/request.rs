@@ -6,8 +6,8 @@ use super::error::StageError;
 use super::host::{Host, Stage};
 use super::origin::Asker;
 use crate::admission::RequestContext;
-use crate::flight::Handle;
-use crate::runtime::Priority;
+use crate::flight::{CancellationToken, Handle};
+use crate::runtime::{Priority, Spawner};
 use crate::sync::Arc;
 use std::fmt;
 use std::future::Future;
@@ -156,11 +156,43 @@ pub struct Request<H: Host, T = AnyTarget<H>> {
     pub(crate) ask: Ask<H>,
 }
 
+impl<H: Host> Ask<H> {
+    /// Why it has ended before it was submitted, if it has.
+    #[inline]
+    pub(crate) fn is_over(&self, spawner: &Spawner) -> Option<StageError<H>> {
+        if self.token.is_none() && self.deadline.is_none() {
+            return None;
+        }
+        if self.token.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            return Some(StageError::Cancelled);
+        }
+        self.deadline.filter(|&at| at <= spawner.now()).map(|_| StageError::DeadlinePassed)
+    }
+
+    /// Has the handle of its answer watch for what may end it early.
+    #[inline]
+    pub(crate) fn watched(&self, handle: StageHandle<H>, spawner: &Spawner) -> StageHandle<H> {
+        if self.token.is_none() && self.deadline.is_none() {
+            return handle;
+        }
+        let (token, deadline) = (self.token.as_ref(), self.deadline);
+        match handle {
+            StageHandle::Source(handle) => StageHandle::Source(handle.until(spawner, token, deadline)),
+            StageHandle::Analysis(handle) => StageHandle::Analysis(handle.until(spawner, token, deadline)),
+            StageHandle::Artifact(handle) => StageHandle::Artifact(handle.until(spawner, token, deadline)),
+        }
+    }
+}
+
 /// What a request says beside its file, target and text.
 pub(crate) struct Ask<H: Host> {
     pub(crate) priority: Priority,
     pub(crate) asker: Asker,
     pub(crate) on_join: Option<OnJoin<H>>,
+    /// It withdraws once this is cancelled.
+    pub(crate) token: Option<CancellationToken>,
+    /// It withdraws once the runtime's clock has come to this.
+    pub(crate) deadline: Option<Duration>,
     /// A unit of the budget is in hand for it.
     pub(crate) charged: bool,
     /// It has joined what another asked for.
@@ -198,6 +230,8 @@ impl<H: Host, T: Target<H>> Request<H, T> {
             priority: Priority::default(),
             asker: Asker::default(),
             on_join: None,
+            token: None,
+            deadline: None,
             charged: false,
             joined: false,
             uncharged: false,
@@ -243,6 +277,21 @@ impl<H: Host, T> Request<H, T> {
     /// The context in which what it asks for first is executed: see [`RequestContext::current`].
     pub fn context(mut self, context: RequestContext) -> Self {
         self.ask.asker.context = Some(context);
+        self
+    }
+
+    /// Withdraws the request once `token` is cancelled, as [`Handle::cancel`] does: it ends with [`StageError::Cancelled`]. Cancelled
+    /// before the submission, it changes nothing. Dropping the handle ends the watch.
+    pub fn cancelled_by(mut self, token: &CancellationToken) -> Self {
+        self.ask.token = Some(token.clone());
+        self
+    }
+
+    /// Withdraws the request once the clock of the runtime ([`Runtime::now`](crate::Runtime::now)) has come to `at`: it ends with
+    /// [`StageError::DeadlinePassed`]. Passed before the submission, it changes nothing. What others want goes on. Dropping the handle
+    /// ends the watch.
+    pub fn deadline(mut self, at: Duration) -> Self {
+        self.ask.deadline = Some(at);
         self
     }
 

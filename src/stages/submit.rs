@@ -18,7 +18,7 @@ use super::tickets::Tickets;
 use super::versions::Versions;
 use super::wish::{Standing, Wished, wish};
 use crate::admission::Refused;
-use crate::flight::{Handle, Interrupt, PanicReport, catch, trampoline};
+use crate::flight::{Handle, Interrupt, PanicReport, catch, drop_contained, trampoline};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, hint, mutant};
 use smallvec::SmallVec;
@@ -76,6 +76,11 @@ impl<'a, H: Host> Submission<'a, H> {
         // What the host gave is dropped here, and its destructors may panic: not while a handle is on its way out.
         let (file, target) = (Contained::new(file), Contained::new(target));
         let mut ask = Contained::new(ask);
+        let spawner = &self.core.shared.spawner;
+        if let Some(error) = ask.is_over(spawner) {
+            drop_contained(text);
+            return Ok((StageHandle::ready(target.stage(), Err(error)), false));
+        }
         let answer = match self.core.stripes.hash(&file) {
             Ok(hash) if text.is_none() && !rehomes => self.find_and_join((hash, file), &target, &mut ask),
             Ok(hash) => {
@@ -86,7 +91,7 @@ impl<'a, H: Host> Submission<'a, H> {
         };
         self.core.give_back(&mut ask);
         match answer {
-            Ok(handle) => Ok((handle, ask.joined)),
+            Ok(handle) => Ok((ask.watched(handle, spawner), ask.joined)),
             Err(Stop::Failed(error)) => Ok((StageHandle::ready(target.stage(), Err(error)), false)),
             Err(Stop::Declined(refused)) => Err(refused),
         }
@@ -160,7 +165,10 @@ impl<'a, H: Host> Submission<'a, H> {
                 return Err(Stop::Declined(budget.refused(1)));
             }
             // A budget of nothing, or a runtime without threads that has nothing left to drive: nobody would ever free any.
-            budget.take_waiting(1, None).map_err(|_| Stop::Failed(Interrupt::Stalled.into()))?;
+            let spawner = &self.core.shared.spawner;
+            let left = ask.deadline.map(|at| at.saturating_sub(spawner.now()));
+            let stalled = |_| Stop::Failed(ask.is_over(spawner).unwrap_or_else(|| Interrupt::Stalled.into()));
+            budget.take_waiting(1, left).map_err(stalled)?;
         }
         ask.charged = true;
         Ok(())

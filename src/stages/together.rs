@@ -166,7 +166,9 @@ impl<H: Host> Core<H> {
     fn member(&self, request: Request<H>, wanted: &mut Vec<Wanted<H>>) -> Found<H> {
         let Request { file, target, text, rehomes, ask } = request;
         let (file, target, ask) = (Contained::new(file), Contained::new(target), Contained::new(ask));
+        let over = ask.is_over(&self.shared.spawner);
         let slot = match self.stripes.hash(&file) {
+            _ if over.is_some() => Err(over.expect("it is there")),
             Ok(hash) => self.slot(hash, file),
             Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report)),
         };
@@ -198,10 +200,11 @@ impl<H: Host> Core<H> {
                 }
             },
         };
-        answer.unwrap_or_else(|stop| match stop {
+        let handle = answer.unwrap_or_else(|stop| match stop {
             Stop::Failed(error) => StageHandle::ready(target.stage(), Err(error)),
             Stop::Declined(_) => unreachable!("a batch waits for the budget before it begins"),
-        })
+        });
+        ask.watched(handle, &self.shared.spawner)
     }
 
     /// Queues the tickets of a batch: one for each stage and priority.
