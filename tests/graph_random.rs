@@ -7,7 +7,8 @@ mod sim;
 
 use model::{Admit, Model};
 use shardrun::{
-    Answer, ContinueMode, Ended, Plan, Policy, ResourceBudget, Run, RunObserver, Runtime, TaskFailure, policy_fn,
+    Answer, ContinueMode, Ended, Plan, Policy, ResourceBudget, Run, RunObserver, RunReport, Runtime, TaskFailure,
+    TaskStatus, policy_fn,
 };
 use sim::{How, Scene, T, scene, t};
 use std::num::NonZeroU32;
@@ -93,7 +94,7 @@ fn draw(seed: u64) -> Drawn {
     let death =
         (!servers.is_empty() && r.chance(40)).then(|| (1 + r.below(40) as u64, servers[r.below(servers.len())]));
     Drawn {
-        concurrency: 1 + r.below(5),
+        concurrency: 1 + r.below(8),
         capacities: (0..pools).map(|_| 1 + r.below(3)).collect(),
         abort: r.chance(15).then(|| 1 + r.below(40) as u64),
         death,
@@ -168,11 +169,10 @@ impl Drawn {
         }
     }
 
-    /// Runs it on real threads, bodies as plain calls: what becomes of each task does not depend on who runs it when.
+    /// Runs it on real threads, bodies as plain calls: what becomes of each task does not depend on who runs it when, unless
+    /// the run stops.
     fn check_on(&self, runtime: &Runtime, mode: ContinueMode, of: &str) {
         let plan = Arc::new(self.scene(mode).plan());
-        let model =
-            Model::new(&plan, &self.tasks, mode, self.concurrency, self.capacities.clone(), None).run(None, None);
         let lanes: Arc<[Lane]> = (0..self.capacities.len() + 2).map(|_| Lane::default()).collect();
         let runs: Arc<[AtomicUsize]> = self.tasks.iter().map(|_| AtomicUsize::new(0)).collect();
         let (tasks, noted, counted) = (self.tasks.clone(), lanes.clone(), runs.clone());
@@ -208,18 +208,53 @@ impl Drawn {
         let bounds = [self.concurrency, if self.concurrency == 1 { 1 } else { 2 * self.concurrency }];
         let bounds: Vec<usize> = bounds.into_iter().chain(self.capacities.iter().copied()).collect();
         assert!(peaks.iter().zip(&bounds).all(|(peak, bound)| peak <= bound), "{of}: {peaks:?} of {bounds:?}");
-        for (task, fate) in plan.tasks().zip(&model.fates) {
+        for (spec, runs) in self.tasks.iter().zip(runs.iter()) {
+            let most = if spec.how == How::Demote { 2 } else { 1 };
+            assert!(runs.load(Ordering::SeqCst) <= most, "{of}: {} ran again", spec.name);
+        }
+        let failed = report.tally().failed;
+        match stops_after(mode) {
+            // Who was running when the run stopped is a matter of chance.
+            Some(most) if failed >= most as usize => self.check_stopped(&plan, &report, failed, most, of),
+            _ => self.check_settled(&plan, &report, mode, of),
+        }
+    }
+
+    /// Nothing has stopped the run: it went as if nothing could.
+    fn check_settled(&self, plan: &Arc<Plan>, report: &RunReport, mode: ContinueMode, of: &str) {
+        let mode = if mode == ContinueMode::Always { mode } else { ContinueMode::DepsOk };
+        let model = Model::new(plan, &self.tasks, mode, self.concurrency, self.capacities.clone(), None);
+        for (task, fate) in plan.tasks().zip(&model.run(None, None).fates) {
             let (outcome, label) = (report.outcome(task), plan.label(task));
             assert_eq!(Some(outcome.status()), fate.status, "{of}: status of {label}");
             if !outcome.ran() {
                 assert_eq!(outcome.blocked_by().map(|root| root.index()), fate.root, "{of}: root of {label}");
             }
-            let spec = &self.tasks[task.index()];
-            if !spec.restore {
+            if !self.tasks[task.index()].restore {
                 assert_eq!(outcome.is_tainted(), fate.tainted, "{of}: taint of {label}");
             }
-            let most = if spec.how == How::Demote { 2 } else { 1 };
-            assert!(runs[task.index()].load(Ordering::SeqCst) <= most, "{of}: {label} ran again");
+        }
+    }
+
+    /// The run has stopped somewhere: what ran ended as its body does and behind what ended well, and nothing began after it.
+    fn check_stopped(&self, plan: &Plan, report: &RunReport, failed: usize, most: u32, of: &str) {
+        let slots = 3 * self.concurrency + self.capacities.iter().sum::<usize>();
+        assert!(failed < most as usize + slots, "{of}: {failed} failures, and a stop after {most}");
+        for (task, spec) in plan.tasks().zip(&self.tasks) {
+            let (outcome, label) = (report.outcome(task), plan.label(task));
+            let possible: &[TaskStatus] = match spec.how {
+                _ if spec.group && !outcome.status().is_pass() => &[TaskStatus::Skipped],
+                _ if !outcome.ran() && !spec.group => &[TaskStatus::Skipped, TaskStatus::Aborted],
+                How::Pass | How::Demote => &[TaskStatus::Success],
+                How::Hit => &[TaskStatus::CacheHit],
+                How::Abort => &[TaskStatus::Aborted],
+                How::Fail => &[TaskStatus::Failed],
+                How::User | How::Internal | How::Panic => &[TaskStatus::Failed, TaskStatus::Aborted],
+            };
+            assert!(possible.contains(&outcome.status()), "{of}: {label} ended as {:?}", outcome.status());
+            let builds = outcome.ran() && (!spec.restore || spec.how == How::Demote);
+            let well = plan.dependencies(task).all(|dep| report.outcome(dep).status().is_pass());
+            assert!(well || !builds, "{of}: {label} ran behind what did not end well");
         }
     }
 
@@ -253,6 +288,23 @@ impl Drawn {
     }
 }
 
+const MODES: [ContinueMode; 5] = [
+    ContinueMode::DepsOk,
+    ContinueMode::Never,
+    ContinueMode::Always,
+    ContinueMode::Kill,
+    ContinueMode::StopAfter(NonZeroU32::new(3).unwrap()),
+];
+
+/// The failures at which a run of this mode stops.
+fn stops_after(mode: ContinueMode) -> Option<u32> {
+    match mode {
+        ContinueMode::Never | ContinueMode::Kill => Some(1),
+        ContinueMode::StopAfter(failures) => Some(failures.get()),
+        _ => None,
+    }
+}
+
 fn check_mode(mode: ContinueMode) {
     for seed in 1..=graphs() {
         let mut drawn = draw(seed);
@@ -269,27 +321,27 @@ fn check_mode(mode: ContinueMode) {
 
 #[test]
 fn random_graphs_agree_with_the_model_in_mode_deps_ok() {
-    check_mode(ContinueMode::DepsOk);
+    check_mode(MODES[0]);
 }
 
 #[test]
 fn random_graphs_agree_with_the_model_in_mode_never() {
-    check_mode(ContinueMode::Never);
+    check_mode(MODES[1]);
 }
 
 #[test]
 fn random_graphs_agree_with_the_model_in_mode_always() {
-    check_mode(ContinueMode::Always);
+    check_mode(MODES[2]);
 }
 
 #[test]
 fn random_graphs_agree_with_the_model_in_mode_kill() {
-    check_mode(ContinueMode::Kill);
+    check_mode(MODES[3]);
 }
 
 #[test]
 fn random_graphs_agree_with_the_model_in_mode_stop_after() {
-    check_mode(ContinueMode::StopAfter(NonZeroU32::new(3).unwrap()));
+    check_mode(MODES[4]);
 }
 
 /// How many bodies of a lane run, and ran at most.
@@ -327,7 +379,7 @@ fn random_graphs_agree_with_the_model_on_1_to_8_workers() {
         let runtime = Runtime::builder().workers(workers).build().unwrap();
         for seed in 1..=graphs() / 10 {
             let drawn = draw(seed * 8 + workers as u64);
-            for mode in [ContinueMode::DepsOk, ContinueMode::Always] {
+            for mode in MODES {
                 let of = format!("seed {} in mode {mode:?} on {workers} workers", seed * 8 + workers as u64);
                 println!("{of}");
                 drawn.check_on(&runtime, mode, &of);

@@ -264,10 +264,10 @@ impl<X: Send + Sync + 'static> Engine<X> {
 
     /// Writes an outcome down, once.
     fn finish(&self, finish: Finish, outcome: &mut Option<TaskOutcome<X>>, duties: &mut Duties) {
-        let ran = outcome.take_if(|outcome| finish.ran && outcome.task == finish.task);
-        let mut kept = ran.unwrap_or_else(|| TaskOutcome::unrun(finish.task, finish.status));
+        // One that was to start and was not begun, since the run stopped meanwhile, has not run.
+        let told = outcome.take_if(|outcome| finish.ran && outcome.task == finish.task);
+        let mut kept = told.unwrap_or_else(|| TaskOutcome::unrun(finish.task, finish.status));
         kept.status = finish.status;
-        kept.ran = finish.ran;
         kept.tainted = finish.tainted;
         kept.slot_wait = finish.slot_wait;
         kept.held = finish.held;

@@ -66,6 +66,11 @@ impl<X> TaskOutcome<X> {
         }
     }
 
+    /// Of a task whose body ran to an end of its own.
+    pub(crate) fn of_body(task: u32, status: TaskStatus) -> Self {
+        Self { ran: true, ..Self::unrun(task, status) }
+    }
+
     pub(crate) fn block(&mut self, by: Option<u32>) {
         self.blocked_by = by.unwrap_or(NOBODY);
     }

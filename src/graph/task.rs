@@ -192,7 +192,7 @@ impl<X: Send + Sync + 'static> Running<X> {
             }
         };
         let began = self.began;
-        let mut outcome = TaskOutcome::unrun(task, TaskStatus::Failed);
+        let mut outcome = TaskOutcome::of_body(task, TaskStatus::Failed);
         outcome.more = More::boxed(None, None, Some(failure.message().to_owned()));
         self.launch.answer(|engine| {
             let now = engine.course.spawner.now();
@@ -208,7 +208,7 @@ impl<X: Send + Sync + 'static> Running<X> {
         let owes = creditor.is_some();
         self.launch.answer(|engine| {
             let now = engine.course.spawner.now();
-            let mut outcome = TaskOutcome::unrun(task, status);
+            let mut outcome = TaskOutcome::of_body(task, status);
             outcome.exit_code = exit_code;
             outcome.attempts = attempts;
             outcome.began = nanos(began.saturating_sub(engine.course.began));
