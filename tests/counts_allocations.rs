@@ -5,10 +5,11 @@
 mod host;
 
 use host::Memory;
-use shardrun::{Driver, Request, Runtime, Stages};
+use shardrun::{CountedRun, Driver, Plan, Request, Runtime, Stages, TaskId};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 struct Counting;
@@ -131,6 +132,37 @@ fn a_request_that_is_satisfied_and_a_read_allocate_nothing() {
     let each =
         [&source as &dyn Fn(), &analysis, &artifact, &read].map(|once| allocations(|| (0..100).for_each(|_| once())));
     assert_eq!(each, [0; 4], "Source, Analysis, Artifact, read");
+}
+
+/// Layers of a hundred tasks, each task after three of the layer before.
+fn layers(tasks: usize) -> Arc<Plan> {
+    let mut plan = Plan::builder();
+    let mut ids: Vec<TaskId> = Vec::new();
+    for task in 0..tasks {
+        let before = (task / 100).checked_sub(1).map(|layer| layer * 100);
+        let deps = before.into_iter().flat_map(|first| [0, 1, 7].map(|step| first + (task + step) % 100));
+        ids.push(plan.task("").after_all(deps.map(|task| ids[task])).id());
+    }
+    Arc::new(plan.build().expect("the plan has no fault"))
+}
+
+#[test]
+fn a_task_of_a_counted_run_allocates_nothing() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let of = |plan: &Arc<Plan>| {
+        allocations(|| {
+            let run = CountedRun::new(plan.clone()).expect("the plan says nothing more");
+            let mut run = run.start(&runtime, |task| _ = black_box(task));
+            runtime.drive_all();
+            assert!(run.try_get().is_some(), "the run is over");
+        })
+    };
+    let (few, many) = (layers(1_000), layers(20_000));
+    // The first time a thread does something it may set up what it keeps.
+    of(&few);
+    let (of_few, of_many) = (of(&few), of(&many));
+    // A run's slices stand in the driver's queue, which grows by blocks.
+    assert!(of_many <= of_few + 2, "{of_few} allocations for 1,000 tasks, {of_many} for 20,000");
 }
 
 #[test]
