@@ -180,14 +180,22 @@ where
         });
     }
 
-    /// Makes `waiter` one of the owners and one of those who are told. On refusal `waiter` is unchanged.
-    pub(crate) fn join(&self, waiter: Arc<Completion<T, E>>) -> Result<(), JoinRefused> {
-        self.word.join().map_err(|refused| match refused {
+    /// Makes `waiter` one of the owners and one of those who are told; also whether nobody owned it before. On refusal `waiter` is
+    /// unchanged.
+    pub(crate) fn join_anew(&self, waiter: Arc<Completion<T, E>>) -> Result<bool, JoinRefused> {
+        let anew = self.word.join_anew().map_err(|refused| match refused {
             Refused::Phase(phase) => JoinRefused::Terminal(phase),
             Refused::Full => JoinRefused::Full,
         })?;
         // The word first, then the list: see `kill`.
-        self.waiters.push(waiter).map_err(|_| JoinRefused::Terminal(self.word.phase()))
+        self.waiters.push(waiter).map_err(|_| JoinRefused::Terminal(self.word.phase()))?;
+        Ok(anew)
+    }
+
+    /// As `join_anew`, for who does not ask.
+    #[cfg(test)]
+    pub(crate) fn join(&self, waiter: Arc<Completion<T, E>>) -> Result<(), JoinRefused> {
+        self.join_anew(waiter).map(drop)
     }
 
     /// One of its waiters will never be asked again.

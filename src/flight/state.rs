@@ -11,7 +11,7 @@
 //! | 7 | NOTIFIED | `wake` while claimed | a future was woken while it was being polled; `suspend` sees it |
 //! | 8..12 | – | | free |
 //! | 12..36 | gates | `add_gate`, `release_gate` | what must still happen before it may be claimed |
-//! | 36..64 | owners | `join`, `leave` | who wants it; the last one out cancels |
+//! | 36..64 | owners | `join_anew`, `leave` | who wants it; the last one out cancels |
 //!
 //! "Ready" is derived: waiting, and no gates left.
 //!
@@ -31,7 +31,7 @@
 //! | `finish` | Sealed → Done or Failed | who sealed | – |
 //! | `complete` | Claimed → Done or Failed | a claimer who alone may write the result | a cancel |
 //! | `kill` | not over, not Sealed → Cancelled, Superseded or Shutdown | whoever ends it | a result |
-//! | `join`, `leave` | owners ± 1 (the last: → Cancelled) | who wants it | joining what is over; cancelling what is wanted |
+//! | `join_anew`, `leave` | owners ± 1 (the last: → Cancelled) | who wants it | joining what is over; cancelling what is wanted |
 //! | `withdraw` | owners - 1 (the last: Idle or Waiting → Idle, else → Cancelled) | who wants what can be admitted again | running what nobody wants |
 //! | `raise` | a more urgent priority | who wants it sooner | – |
 //!
@@ -348,15 +348,21 @@ impl StateWord {
             .map(Phase::of)
     }
 
-    /// One more wants it, unless it is over.
+    /// One more wants it, unless it is over. Whether nobody wanted it before.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
-    pub(crate) fn join(&self) -> Result<(), Refused> {
+    pub(crate) fn join_anew(&self) -> Result<bool, Refused> {
         self.update(|word| match Phase::of(word) {
             phase if phase.is_terminal() => Err(Refused::Phase(phase)),
             _ if owners(word) == OWNERS_MAX => Err(Refused::Full),
             _ => Ok(word + OWNER),
         })
-        .map(drop)
+        .map(|before| owners(before) == 0)
+    }
+
+    /// As [`join_anew`](Self::join_anew), for who does not ask.
+    #[cfg(test)]
+    pub(crate) fn join(&self) -> Result<(), Refused> {
+        self.join_anew().map(drop)
     }
 
     /// One wants it no more. The last one out cancels in the same step; but what was never admitted has nothing to cancel, and

@@ -64,7 +64,7 @@ pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {
     advance::*, artifact::known_or_done, chain::*, demand::*, entry::*, leases::*, lifecycle::close, line::*,
-    sequencer::*, stamp::*, tickets::*, versions::*, world::Worlds,
+    origin::*, sequencer::*, stamp::*, tickets::*, versions::*, world::Worlds,
 };
 #[cfg(all(test, shardrun_rtsan))]
 pub(crate) use {demand::*, tickets::*};

@@ -8,11 +8,10 @@ use super::early::Start;
 use super::edges::{Consumers, Place, tell_consumers};
 use super::error::StageError;
 use super::host::Host;
-use super::origin::{Origin, Origins};
+use super::origin::{Forgotten, Origin, Origins};
 use super::shared::Shared;
 use super::slot::Slot;
 use super::stamp::{Clock, Stamp};
-use super::stripe::Garbage;
 use super::versions::{Link, Version, VersionExt};
 use crate::flight::{Flight, Killed, Left, drop_contained};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -268,10 +267,9 @@ pub(crate) fn leave<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &
     match flight.withdraw() {
         Left::Last(_) => slot.shared().over(origin),
         Left::Unstarted => {
-            slot.shared().over(origin);
-            if let Some(asker) = origin.forget(asked) {
-                slot.stripe.limbo.put(Garbage::Asker(asker));
-            }
+            let Forgotten { asker, charged } = origin.forget(asked);
+            slot.shared().release(charged);
+            slot.stripe.keep_asker(asker);
         }
         Left::StillWanted | Left::TooLate(_) => {}
     }

@@ -40,9 +40,14 @@ pub(crate) struct Shared<H: Host> {
 impl<H: Host> Shared<H> {
     /// An execution is over: the unit that was held for it is free. Runs wakers, so outside every section and pin.
     pub(crate) fn over(&self, origin: &Origin) {
-        if let Some(budget) = &self.budget
-            && origin.uncharge()
-        {
+        if self.budget.is_some() {
+            self.release(origin.uncharge());
+        }
+    }
+
+    /// Gives a unit of the budget back, if one was held.
+    pub(crate) fn release(&self, held: bool) {
+        if let Some(budget) = self.budget.as_ref().filter(|_| held) {
             budget.release(1);
         }
     }

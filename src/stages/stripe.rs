@@ -54,6 +54,13 @@ impl<H: Host> Stripe<H> {
         Life { incarnation }
     }
 
+    /// Keeps an asker that was forgotten until no pinned reader can hold it. Outside every section and pin.
+    pub(crate) fn keep_asker(&self, asker: Option<Box<Asker>>) {
+        if let Some(asker) = asker {
+            self.limbo.put(Garbage::Asker(asker));
+        }
+    }
+
     /// Keeps a retired revision until no pinned reader can hold it. Outside every section and pin.
     pub(crate) fn retire(&self, Retired(revision): Retired<Revision<H>>) {
         self.limbo.put(Garbage::Revision(revision));

@@ -9,7 +9,7 @@ use super::demand::Wish;
 use super::edges;
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
-use super::origin::{Asked, Asker, Origin};
+use super::origin::{Asked, Asker, Origin, Turn};
 use super::request::{AnyTarget, Ask, StageHandle};
 use super::revision::{Revision, StageFlight, leave};
 use super::run::{AnalysisRef, SourceRef};
@@ -56,19 +56,34 @@ fn over<H: Host>(phase: Phase) -> Option<Refusal<H>> {
 }
 
 /// Owns a stage before the wanted one, unless it is done. What is over otherwise refuses the wish.
-pub(crate) fn own<H: Host>(word: &StateWord) -> Result<(), Refusal<H>> {
-    match word.join() {
-        Ok(()) | Err(Refused::Phase(Phase::Done)) => Ok(()),
+fn own<H: Host>(slot: &Slot<H>, (word, origin): (&StateWord, &Origin), asker: &Asker) -> Result<(), Refusal<H>> {
+    match word.join_anew() {
+        Ok(true) => {
+            // It runs on behalf of who comes to own it first, for whatever needs it.
+            let taken = origin.take_over(asker, false, false);
+            slot.stripe.keep_asker(taken.and_then(|taken| taken.before));
+            Ok(())
+        }
+        Ok(false) => {
+            if origin.is_free() {
+                origin.ask(asker, false);
+            }
+            Ok(())
+        }
+        Err(Refused::Phase(Phase::Done)) => Ok(()),
         Err(Refused::Phase(phase)) => Err(over(phase).unwrap_or(LookAgain)),
         Err(Refused::Full) => Err(Answered(Some(Interrupt::TooManyWaiters.into()))),
     }
 }
 
+/// A waiter that hangs in a flight, and whether nobody owned that before.
+type Hung<T, H> = (Waiter<T, H>, bool);
+
 /// Hangs a waiter up in `flight`.
-fn hang<T: Send + Sync + 'static, H: Host>(flight: &StageFlight<T, H>) -> Result<Waiter<T, H>, Refusal<H>> {
+fn hang<T: Send + Sync + 'static, H: Host>(flight: &StageFlight<T, H>) -> Result<Hung<T, H>, Refusal<H>> {
     let waiter = Completion::new();
-    match flight.join(waiter.clone()) {
-        Ok(()) => Ok(waiter),
+    match flight.join_anew(waiter.clone()) {
+        Ok(anew) => Ok((waiter, anew)),
         Err(JoinRefused::Terminal(phase)) => Err(over(phase).unwrap_or(LookAgain)),
         Err(JoinRefused::Full) => Err(Answered(Some(Interrupt::TooManyWaiters.into()))),
     }
@@ -92,7 +107,7 @@ pub(crate) fn wish<H: Host>(
     ask: &mut Ask<H>,
 ) -> Attempt<H> {
     let attempt = match target {
-        AnyTarget::Source => to_source(revision, ask),
+        AnyTarget::Source => to_source(slot, revision, ask),
         AnyTarget::Analysis => to_analysis(slot, revision, ask),
         AnyTarget::Artifact(profile) => to_artifact(slot, revision, profile, ask),
     };
@@ -133,13 +148,14 @@ pub(crate) fn start_source<H: Host>(revision: &Revision<H>, priority: Priority) 
     start(word, Stage::Source, priority, raised)
 }
 
-fn to_source<H: Host>(revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
+fn to_source<H: Host>(slot: &Slot<H>, revision: &Arc<Revision<H>>, ask: &mut Ask<H>) -> Result<Attempt<H>, Refusal<H>> {
     if let Some(ready) = ready(&revision.source, StageHandle::Source)? {
         return Ok(ready);
     }
     let origin = &revision.origins.source;
-    let asked = ask_for(origin, ask)?;
-    let waiter = hang(&revision.source).inspect_err(|_| ask.take_back(origin, asked))?;
+    let (asked, turn) = ask_for(origin, ask)?;
+    let (waiter, anew) = hang(&revision.source).inspect_err(|_| ask.take_back(origin, asked))?;
+    let asked = ask.again(slot, origin, (asked, turn), anew).inspect_err(|_| revision.leave_source(slot))?;
     let ticket = start_source(revision, ask.priority);
     let handle = StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision.clone())));
     Ok(Answered(Standing { handle, ticket, asked }))
@@ -154,12 +170,13 @@ fn to_analysis<H: Host>(
         return Ok(ready);
     }
     let origin = &revision.origins.analysis;
-    let asked = ask_for(origin, ask)?;
-    own_source(revision, &ask.asker).inspect_err(|_| ask.take_back(origin, asked))?;
-    let waiter = hang(&revision.analysis).inspect_err(|_| {
+    let (asked, turn) = ask_for(origin, ask)?;
+    own_source(slot, revision, &ask.asker).inspect_err(|_| ask.take_back(origin, asked))?;
+    let (waiter, anew) = hang(&revision.analysis).inspect_err(|_| {
         revision.leave_source(slot);
         ask.take_back(origin, asked);
     })?;
+    let asked = ask.again(slot, origin, (asked, turn), anew).inspect_err(|_| revision.leave_owned(slot))?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let ticket = match revision.demand.wish() {
         Wish::Due => start(revision.analysis.word(), Stage::Analysis, ask.priority, raised),
@@ -177,27 +194,50 @@ fn to_analysis<H: Host>(
 }
 
 /// Who asked first for the wanted execution. A request without a unit of the budget is the first nowhere.
-fn ask_for<H: Host>(origin: &Origin, ask: &mut Ask<H>) -> Result<Asked, Refusal<H>> {
+fn ask_for<H: Host>(origin: &Origin, ask: &mut Ask<H>) -> Result<(Asked, Turn), Refusal<H>> {
     if ask.joins_only && origin.is_free() {
         return Err(LookAgain);
     }
-    let asked = origin.ask(&ask.asker, ask.charged);
+    let (asked, turn) = origin.ask(&ask.asker, ask.charged);
     if asked == Asked::First {
         ask.charged = false;
     }
-    Ok(asked)
+    Ok((asked, turn))
 }
 
-/// Owns Source, and asks for it too if nobody has: it runs on behalf of who asked first for whatever needs it.
-pub(crate) fn own_source<H: Host>(revision: &Revision<H>, asker: &Asker) -> Result<(), Refusal<H>> {
-    own(revision.source.word())?;
-    if revision.origins.source.is_free() && !revision.source.word().phase().is_terminal() {
-        revision.origins.source.ask(asker, false);
-    }
-    Ok(())
+/// Owns Source.
+pub(crate) fn own_source<H: Host>(slot: &Slot<H>, revision: &Revision<H>, asker: &Asker) -> Result<(), Refusal<H>> {
+    own(slot, (revision.source.word(), &revision.origins.source), asker)
+}
+
+/// Owns Analysis.
+pub(crate) fn own_analysis<H: Host>(slot: &Slot<H>, revision: &Revision<H>, asker: &Asker) -> Result<(), Refusal<H>> {
+    own(slot, (revision.analysis.word(), &revision.origins.analysis), asker)
 }
 
 impl<H: Host> Ask<H> {
+    /// It owns an execution, and is the first if nobody did before.
+    fn again(
+        &mut self,
+        slot: &Slot<H>,
+        origin: &Origin,
+        (asked, turn): (Asked, Turn),
+        anew: bool,
+    ) -> Result<Asked, Refusal<H>> {
+        match asked {
+            // Another one came to own it in between, and takes the entry over if it has not yet.
+            Asked::First if !anew && origin.seen() == turn => return Ok(Asked::After(None)),
+            Asked::First if !anew => return Ok(Asked::After(origin.name())),
+            Asked::First if origin.seen() == turn => return Ok(asked),
+            Asked::After(_) if !anew => return Ok(asked),
+            _ => {}
+        }
+        let taken = origin.take_over(&self.asker, self.charged, self.joins_only).ok_or(LookAgain)?;
+        self.charged &= !taken.charged;
+        slot.stripe.keep_asker(taken.before);
+        Ok(Asked::First)
+    }
+
     /// The wish for an execution that it was the first to ask for does not stand: its unit of the budget is in hand again,
     /// unless whoever ended the execution has released it.
     fn take_back(&mut self, origin: &Origin, asked: Asked) {
@@ -229,15 +269,19 @@ fn to_artifact<H: Host>(
         Err(refusal) => return Err(refusal),
     }
     let origin = &artifact.origin;
-    let asked = ask_for(origin, ask)?;
-    let waiter = match own_and_hang(slot, revision, &artifact, ask) {
-        Ok(waiter) => waiter,
+    let (asked, turn) = ask_for(origin, ask)?;
+    let (waiter, anew) = match own_and_hang(slot, revision, &artifact, ask) {
+        Ok(hung) => hung,
         Err(refusal) => {
             ask.take_back(origin, asked);
             // If this execution alone is over, its cell is tried again, and nothing else of the revision.
             return Err(if artifact.flight.word().phase().is_terminal() { LookAgain } else { refusal });
         }
     };
+    let asked = ask.again(slot, origin, (asked, turn), anew).inspect_err(|_| {
+        leave(slot, &artifact.flight, origin);
+        revision.leave_owned(slot);
+    })?;
     let raised = revision.analysis.word().raise(ask.priority).is_some();
     let more = artifact.flight.word().raise(ask.priority).is_some();
     let wished = revision.demand.wish();
@@ -286,11 +330,8 @@ fn own_and_hang<H: Host>(
     revision: &Revision<H>,
     artifact: &ArtifactFlight<H>,
     ask: &Ask<H>,
-) -> Result<Waiter<H::Artifact, H>, Refusal<H>> {
-    own_source(revision, &ask.asker)?;
-    own(revision.analysis.word()).inspect_err(|_| revision.leave_source(slot))?;
-    if revision.origins.analysis.is_free() && !revision.analysis.word().phase().is_terminal() {
-        revision.origins.analysis.ask(&ask.asker, false);
-    }
+) -> Result<Hung<H::Artifact, H>, Refusal<H>> {
+    own_source(slot, revision, &ask.asker)?;
+    own_analysis(slot, revision, &ask.asker).inspect_err(|_| revision.leave_source(slot))?;
     hang(&artifact.flight).inspect_err(|_| revision.leave_owned(slot))
 }

@@ -25,6 +25,7 @@ mod stages_edges_whole;
 mod stages_line;
 #[cfg(shardrun_loom)]
 mod stages_lives;
+mod stages_origin;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;
 #[cfg(shardrun_loom)]

@@ -29,6 +29,8 @@ const BOTH: &[Seeded] = &[
     ("gate.failure_after_drop", "models::stages_edges::who_passes_the_gate_has_seen_the_failure"),
     ("edge.held_for_nobody", "models::stages_edges::an_owner_that_goes_while_it_registers_leaves_no_demand"),
     ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),
+    ("origin.forget_any", "models::stages_origin::of_two_that_ask_beside_a_withdrawal_one_is_the_first_or_none"),
+    ("origin.no_take_over", "models::stages_origin::of_two_that_ask_beside_a_withdrawal_one_is_the_first_or_none"),
     ("graph.section.count_after", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.bring_by_look", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),

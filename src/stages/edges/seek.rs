@@ -8,7 +8,7 @@ use super::super::origin::Asker;
 use super::super::revision::{Revision, leave};
 use super::super::slot::{Kind, Slot};
 use super::super::submit::{try_again, visible_or_first};
-use super::super::wish::{own, own_source, start, start_source};
+use super::super::wish::{own_analysis, own_source, start, start_source};
 use super::edge::{Consumers, Edge};
 use super::set::DependencySet;
 use crate::flight::{Phase, nudge};
@@ -142,15 +142,12 @@ fn hang<H: Host>(
     edge: &Arc<Edge<H>>,
     asks: &Asks,
 ) -> bool {
-    if own_source(revision, &asks.asker).is_err() {
+    if own_source(slot, revision, &asks.asker).is_err() {
         return false;
     }
-    if own::<H>(revision.analysis.word()).is_err() {
+    if own_analysis(slot, revision, &asks.asker).is_err() {
         revision.leave_source(slot);
         return false;
-    }
-    if revision.origins.analysis.is_free() && !revision.analysis.word().phase().is_terminal() {
-        revision.origins.analysis.ask(&asks.asker, false);
     }
     let undo = || {
         leave(slot, &revision.analysis, &revision.origins.analysis);
