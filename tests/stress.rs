@@ -2,8 +2,8 @@
 //! and oracles that any schedule must satisfy. `SHARDRUN_STRESS_SECONDS` (3 if unset) and `SHARDRUN_STRESS_SEED` change the run.
 
 use shardrun::{
-    Budget, Handle, Host, Pool, Priority, Removed, Request, Runtime, Stage, StageCx, StageError, StageValue, Stages,
-    contained_panics,
+    Budget, Dependencies, Handle, Host, Pool, Priority, Removed, Request, Runtime, Stage, StageCx, StageError,
+    StageValue, Stages, contained_panics,
 };
 use std::collections::HashMap;
 use std::fmt;
@@ -39,6 +39,15 @@ impl std::error::Error for Refused {}
 struct Unruly {
     runs: Mutex<HashMap<(File, u64, Stage, u8), u32>>,
     random: AtomicU64,
+    /// Clients whose file 0 has been analysed.
+    analysed: [AtomicBool; CLIENTS as usize],
+    /// Artifacts that ran although their blocker had never been analysed.
+    early: AtomicU64,
+}
+
+/// The file of the next client on which a client's own file is blocked. So all of a number stand in a ring.
+fn blocker((owner, number): File) -> Option<File> {
+    (owner < CLIENTS).then_some(((owner + 1) % CLIENTS, number))
 }
 
 impl Unruly {
@@ -73,11 +82,25 @@ impl Host for Unruly {
         self.misbehave(cx, 0).map(|()| text)
     }
 
+    fn dependencies(&self, cx: &StageCx<'_, Self>, _: &u64) -> Dependencies<File> {
+        Dependencies::none().with_blockers(blocker(*cx.file()))
+    }
+
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &u64) -> Result<u64, Refused> {
+        if let (owner, 0) = *cx.file()
+            && let Some(analysed) = self.analysed.get(owner as usize)
+        {
+            analysed.store(true, Ordering::Relaxed);
+        }
         self.misbehave(cx, 0).map(|()| *source)
     }
 
     fn artifact(&self, cx: &StageCx<'_, Self>, profile: &u8, source: &u64, analysis: &u64) -> Result<u64, Refused> {
+        if let Some((other, 0)) = blocker(*cx.file())
+            && !self.analysed[other as usize].load(Ordering::Relaxed)
+        {
+            self.early.fetch_add(1, Ordering::Relaxed);
+        }
         assert_eq!(source, analysis, "an artifact is made of the Source that its Analysis was made of");
         self.misbehave(cx, *profile).map(|()| *analysis)
     }
@@ -140,6 +163,12 @@ fn client(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool, sent: 
             4 => {
                 let handle = stages.submit_request(Request::analysis(file).priority(priority));
                 if number == 0 { handle.detach() } else { handle.cancel() }
+            }
+            5 if number == OWN - 1 => {
+                // It is blocked by two files for a while, or by none.
+                let others = [(id + 1, number), (id + 2, number)].map(|(owner, number)| (owner % CLIENTS, number));
+                let blockers = &others[..2 * (random.below(2) as usize)];
+                stages.register_resolved_deps(&file, Dependencies::none().with_blockers(blockers.iter().copied()));
             }
             5 => {
                 stages.invalidate(&(id, 1 + number % (OWN - 1)));
@@ -260,6 +289,9 @@ fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
     let (sent, contained) = (sent.load(Ordering::Relaxed), contained_panics() - contained);
     println!("{sent} requests, {moved} batches, {contained} panics contained elsewhere than in stages");
     assert!(sent > 100 * seconds && moved > 10 * seconds, "the run did next to nothing");
+    stages.quiesce().expect("nothing waits for this thread");
+    assert_eq!(stages.dependency_occupancy(), Default::default(), "no edge is left at rest");
+    assert_eq!(stages.host().early.load(Ordering::Relaxed), 0, "an artifact went before its blocker");
     for ((file, generation, stage, _), runs) in stages.host().runs.lock().unwrap().iter() {
         assert!(*runs <= 1, "{stage} of the well-behaved {file:?} ran {runs} times at generation {generation}");
     }

@@ -3,7 +3,7 @@
 //!
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
-use shardrun::{CountedRun, Driver, Place, Plan, Policy, Request, ResourceBudget, Run, Runtime, Stages};
+use shardrun::{CountedRun, Dependencies, Driver, Place, Plan, Policy, Request, ResourceBudget, Run, Runtime, Stages};
 use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
 use std::hint::black_box;
@@ -30,6 +30,8 @@ pub const ALL: &[Operation] = &[
     ("request-fresh-artifact", 8_192, chain),
     ("edit", 8_192, edit),
     ("batch-atomic-member", 8_000, batch),
+    ("blocker-edge-of-64", 8_192, |n| edges(n, 64)),
+    ("blocker-edge-of-512", 8_192, |n| edges(n, 512)),
     ("graph-plan-task", 20_000, graph_plan),
     ("graph-counted-task", 20_000, graph_counted),
     ("graph-shared-task", 20_000, graph_shared),
@@ -242,6 +244,20 @@ fn batch(n: u64) {
         for result in scheduler.wait_batch(scheduler.submit_batch_atomic(requests)) {
             accept(result);
         }
+    }
+}
+
+/// Owners that register one blocker and are answered by its Analysis, so many at once; the figure is per edge, and holds a share
+/// of moving the blocker on and analysing it.
+fn edges(n: u64, owners: u64) {
+    let (runtime, scheduler) = filled();
+    let blocker = OLD - 1;
+    for _ in 0..n / owners {
+        scheduler.invalidate(&blocker);
+        for owner in 0..owners {
+            black_box(scheduler.register_resolved_deps(&owner, Dependencies::none().with_blockers([blocker])));
+        }
+        runtime.drive_all();
     }
 }
 
