@@ -2,7 +2,7 @@
 //! These tests know nothing of how a run is decided; they look at starts, ends and outcomes alone.
 
 use shardrun::{ContinueMode, Driver, Ended, Plan, Run, RunObserver, RunReport, Runtime, TaskCx, TaskId, TaskOutcome};
-use shardrun::{TaskStatus, VirtualClock};
+use shardrun::{TaskFailure, TaskStatus, VirtualClock};
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::Pin;
@@ -256,6 +256,84 @@ fn s101_what_holds_for_every_graph_holds_for_random_ones() {
             let breaches = check(&graph, mode, &report, &watch);
             assert!(breaches.is_empty(), "seed {seed}, {mode:?}: {breaches:?}");
         }
+    }
+}
+
+/// Runs a small graph all of whose tasks are of one pool of 2, but for restores, of which some find nothing and then are of it, too.
+/// What was wrong: the pool's places taken at a time were too many, or not all came back.
+fn pool_of_two(random: &mut Random, seed: u64) -> Option<String> {
+    let mut plan = Plan::builder();
+    plan.concurrency(1 + random.below(4)).pool("p", 2);
+    let mut ids: Vec<TaskId> = Vec::new();
+    let (mut found, mut ends, mut yields) = (Vec::new(), Vec::new(), Vec::new());
+    for at in 0..1 + random.below(10) {
+        let entry = plan.task("").pool("p");
+        ids.push(entry.id());
+        let deps: Vec<TaskId> = (0..random.below(3).min(at)).map(|_| ids[random.below(at)]).collect();
+        let entry = entry.after_all(deps);
+        let restore = random.chance(30);
+        if restore {
+            _ = entry.restore();
+        }
+        found.push(restore.then(|| random.chance(50)));
+        ends.push(random.below(6));
+        yields.push(random.below(4));
+    }
+    let mode = [ContinueMode::DepsOk, ContinueMode::Never, ContinueMode::Always, ContinueMode::Kill][random.below(4)];
+    let abort_after = random.chance(15).then(|| random.below(20));
+    let runtime = Runtime::builder().driver(Driver::Seeded { seed }).build().unwrap();
+    let in_use = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
+    let (uses, tried) = (in_use.clone(), Arc::new(Mutex::new(HashSet::new())));
+    let (found, ends) = (Arc::new(found), Arc::new(ends));
+    let tasks = ids.len();
+    let mut run = Run::<()>::new(plan.build().unwrap()).mode(mode).start_async(&runtime, move |cx: TaskCx| {
+        let (at, uses, found, ends, steps) =
+            (cx.task().index(), uses.clone(), found.clone(), ends.clone(), yields[cx.task().index()]);
+        let first = tried.lock().unwrap().insert(at);
+        let restoring = found[at].is_some() && first;
+        async move {
+            if !restoring {
+                let now = uses.0.fetch_add(1, Ordering::SeqCst) + 1;
+                uses.1.fetch_max(now, Ordering::SeqCst);
+            }
+            Yields(steps).await;
+            if restoring {
+                return if found[at] == Some(true) {
+                    Ok(Ended::cache_hit())
+                } else {
+                    Err(TaskFailure::NothingToRestore)
+                };
+            }
+            uses.0.fetch_sub(1, Ordering::SeqCst);
+            match ends[at] {
+                0 => Ok(Ended::failed(1)),
+                1 => Ok(Ended::aborted()),
+                2 => Err(TaskFailure::user("no")),
+                3 => Ok(Ended::success().owes(Yields(2))),
+                _ => Ok(Ended::success()),
+            }
+        }
+    });
+    for step in 0.. {
+        if abort_after == Some(step) {
+            run.abort();
+        }
+        if !runtime.drive_one() {
+            break;
+        }
+    }
+    let Some(report) = run.try_get() else { return Some("the run is not over".to_owned()) };
+    let (left, most) = (in_use.0.load(Ordering::SeqCst), in_use.1.load(Ordering::SeqCst));
+    let whole = report.unwrap().outcomes().len() == tasks;
+    (left != 0 || most > 2 || !whole).then(|| format!("{left} places left taken, {most} taken at a time"))
+}
+
+#[test]
+fn b80_a_pool_of_two_keeps_its_bound_in_every_run_of_random_graphs() {
+    let graphs = std::env::var("SHARDRUN_GRAPHS").ok().and_then(|n| n.parse().ok()).unwrap_or(10_000);
+    for seed in 0..graphs {
+        let breach = pool_of_two(&mut Random(seed), seed);
+        assert_eq!(breach, None, "seed {seed}");
     }
 }
 
