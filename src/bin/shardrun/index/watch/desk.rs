@@ -4,11 +4,10 @@
 
 use super::super::file::FileRef;
 use super::super::host::Indexer;
-use super::super::results::{Analysed, Profile, Scanned, Text};
+use super::super::results::{Scanned, Text};
 use super::News;
-use super::model::Model;
-use crate::work::read::Stamp;
-use crate::work::{self};
+use super::model::{Model, Node};
+use crate::work;
 use shardrun::{Request, Runtime, StageResult, Stages};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,42 +56,18 @@ impl Desk {
         times
     }
 
-    /// Asks for the Analysis of a file.
-    pub(crate) fn analysis(&self, file: &FileRef, why: Why) -> Request<Indexer> {
-        let text = match (why, self.kept(file)) {
-            (Why::Imports, Some((source, _))) => Text::Resolved(source),
+    /// Asks for the Analysis of a file anew.
+    pub(crate) fn analysis(&self, node: &Node, why: Why) -> Request<Indexer> {
+        let text = match (why, &node.source) {
+            (Why::Imports, Some(source)) => Text::Resolved(source.clone()),
             _ => Text::OnDisk,
         };
-        Request::analysis(file.clone()).text(text).any()
+        Request::analysis(node.file.clone()).text(text).any()
     }
 
-    /// Asks for the fingerprint of a file that is what it was, while what it reaches is not.
-    pub(crate) fn fingerprint_anew(&self, file: &FileRef) -> Request<Indexer> {
-        let request = Request::artifact(file.clone(), Profile::Fingerprint);
-        match self.kept(file) {
-            Some((source, Some(analysis))) => request.text(Text::Reaching(source, analysis)).any(),
-            _ => request.any(),
-        }
-    }
-
-    /// The Source of a file and its Analysis, as far as they are there: where a generation was to carry older ones on, those.
-    fn kept(&self, file: &FileRef) -> Option<(Arc<Scanned>, Option<Arc<Analysed>>)> {
-        let analysis = || self.stages.try_get_analysis(file).map(Analysed::origin);
-        match self.stages.overlay(file).as_deref() {
-            Some(Text::Reaching(source, analysis)) => Some((source.clone(), Some(analysis.clone()))),
-            Some(Text::Resolved(source)) => Some((source.clone(), analysis())),
-            Some(Text::OnDisk) | None => Some((self.stages.try_get_source(file)?.origin(), analysis())),
-        }
-    }
-
-    /// The Analysis of a file as it was when the index began to watch.
-    pub(crate) fn first_analysis(&self, file: &FileRef) -> Option<Arc<Analysed>> {
-        self.kept(file)?.1
-    }
-
-    /// The stamp of a file when it was read last.
-    pub(crate) fn stamp(&self, file: &FileRef) -> Option<Stamp> {
-        self.kept(file)?.0.stamp
+    /// The Source of a file as it is now, and as it can be handed on.
+    pub(crate) fn source(&self, file: &FileRef) -> Option<Arc<Scanned>> {
+        self.stages.try_get_source(file).map(Scanned::origin)
     }
 
     /// The places of those files, apart from the ones in `work`, whose imports lead elsewhere in the tree as it is now.
@@ -102,9 +77,8 @@ impl Desk {
             .filter(|(_, place)| !work.contains_key(place))
             .filter_map(|(number, &place)| {
                 let node = model.node(place);
-                let source = self.kept(&node.file)?.0;
-                let imports = source.source.facts.imports.len() > 0;
-                imports.then_some((number, place, node.marks?.signature, source))
+                let source = node.source.as_ref().filter(|source| source.source.facts.imports.len() > 0)?;
+                Some((number, place, node.marks?.signature, source.clone()))
             })
             .collect();
         let check = |chunk: &[(u32, u32, u64, Arc<Scanned>)]| {

@@ -29,8 +29,6 @@ pub(crate) struct Seen {
 pub(crate) struct Look<'a> {
     pub(crate) args: &'a IndexArgs,
     pub(crate) model: &'a Model,
-    /// The stamp of each file, by place, when it was read last.
-    pub(crate) stamp: &'a dyn Fn(u32) -> Option<Stamp>,
 }
 
 impl Look<'_> {
@@ -101,7 +99,8 @@ impl Look<'_> {
     /// Whether the file is surely what it was when it was read.
     fn stands(&self, place: u32, path: &Path) -> bool {
         let now = fs::metadata(path).map(|data| Stamp::of(&data));
-        matches!(((self.stamp)(place), now), (Some(then), Ok(now)) if then.stands(now))
+        let then = self.model.node(place).source.as_ref().and_then(|source| source.stamp);
+        matches!((then, now), (Some(then), Ok(now)) if then.stands(now))
     }
 }
 

@@ -78,10 +78,13 @@ pub(crate) fn run(indexed: Indexed, args: &IndexArgs, console: &mut Console) {
     }
     let mut model = Model::new(&args.dir, &files, tree);
     let desk = Desk { stages, runtime, news, times: 0 };
-    for (file, fingerprint) in files.iter().zip(fingerprints) {
-        let analysis = desk.first_analysis(file);
+    for file in &files {
+        let analysis = desk.stages.try_get_analysis(file);
         let imports = analysis.as_ref().map_or(&[][..], |analysis| &analysis.analysis.edges);
         model.update(file.place(), analysis.as_deref().map(|analysis| marks(analysis)), imports);
+        model.set_source(file.place(), desk.source(file));
+    }
+    for (file, fingerprint) in files.iter().zip(fingerprints) {
         if let Some(fingerprint) = fingerprint {
             model.set_fingerprint(file.place(), fingerprint);
         }

@@ -5,9 +5,11 @@
 use super::super::condensed::{Condensed, Member};
 use super::super::cycles::Graph;
 use super::super::file::FileRef;
+use super::super::results::Scanned;
 use crate::work::fingerprint::{self, Hash};
 use crate::work::resolve::Tree;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,12 +26,21 @@ pub(crate) struct Marks {
 pub(crate) struct Node {
     pub(crate) file: FileRef,
     pub(crate) marks: Option<Marks>,
+    /// What was found in it when it was read last; nothing if that failed.
+    pub(crate) source: Option<Arc<Scanned>>,
     /// The places of the files that it imports, sorted, and of those that import it.
     pub(crate) targets: Vec<u32>,
     pub(crate) importers: Vec<u32>,
     /// Nothing until it has been analysed for the first time.
     digest: Option<Hash>,
     pub(crate) fingerprint: Hash,
+}
+
+impl Node {
+    fn new(file: FileRef) -> Self {
+        let (targets, importers) = (Vec::new(), Vec::new());
+        Node { file, marks: None, source: None, targets, importers, digest: None, fingerprint: [0; 32] }
+    }
 }
 
 /// The files of a tree. A file keeps its place as long as it is there; then another may take it.
@@ -44,16 +55,15 @@ pub(crate) struct Model {
     tree: Arc<Tree>,
     /// The place of each file of the tree by its number there.
     order: Vec<u32>,
+    /// The other way round.
+    rank: Vec<u32>,
     edges: usize,
 }
 
 impl Model {
     /// Of files that are all there, in the order of the walk, and as `tree` has them.
     pub(crate) fn new(root: &Path, files: &[FileRef], tree: Arc<Tree>) -> Self {
-        let node = |file: &FileRef| {
-            let (targets, importers) = (Vec::new(), Vec::new());
-            Some(Node { file: file.clone(), marks: None, targets, importers, digest: None, fingerprint: [0; 32] })
-        };
+        let node = |file: &FileRef| Some(Node::new(file.clone()));
         Model {
             root: root.into(),
             nodes: files.iter().map(node).collect(),
@@ -62,6 +72,7 @@ impl Model {
             numbers: files.len() as u32,
             tree,
             order: (0..files.len() as u32).collect(),
+            rank: (0..files.len() as u32).collect(),
             edges: 0,
         }
     }
@@ -116,9 +127,7 @@ impl Model {
         });
         let file = FileRef::new(self.numbers, place, &self.root, path.clone());
         self.numbers = self.numbers.checked_add(1).expect("fewer than 2^32 files come in the life of a process");
-        let (targets, importers) = (Vec::new(), Vec::new());
-        self.nodes[place as usize] =
-            Some(Node { file, marks: None, targets, importers, digest: None, fingerprint: [0; 32] });
+        self.nodes[place as usize] = Some(Node::new(file));
         self.by_path.insert(path, place);
         place
     }
@@ -146,6 +155,10 @@ impl Model {
     pub(crate) fn set_tree(&mut self, tree: Arc<Tree>) {
         self.tree = tree;
         self.order = self.by_path.values().copied().collect();
+        self.rank.resize(self.nodes.len(), 0);
+        for (number, &place) in (0..).zip(&self.order) {
+            self.rank[place as usize] = number;
+        }
     }
 
     /// Takes what an analysis says of a file, with the numbers of the files that it imports. Whether it was otherwise before.
@@ -181,14 +194,18 @@ impl Model {
         self.node_mut(place).targets = targets;
     }
 
+    pub(crate) fn set_source(&mut self, place: u32, source: Option<Arc<Scanned>>) {
+        self.node_mut(place).source = source;
+    }
+
     pub(crate) fn set_fingerprint(&mut self, place: u32, fingerprint: Hash) {
         self.node_mut(place).fingerprint = fingerprint;
     }
 
-    /// The places of these files and of all that reach one of them, in the order of paths.
-    pub(crate) fn reaching(&self, starts: impl IntoIterator<Item = u32>) -> Vec<u32> {
+    /// The places of these files and of all that reach one of them, in the order of the walk.
+    pub(crate) fn reaching(&self, starts: &[u32]) -> Vec<u32> {
         let mut seen = vec![false; self.nodes.len()];
-        let mut todo: Vec<u32> = starts.into_iter().collect();
+        let mut todo = starts.to_vec();
         let mut reaching = Vec::new();
         while let Some(place) = todo.pop() {
             if !std::mem::replace(&mut seen[place as usize], true) {
@@ -196,12 +213,20 @@ impl Model {
                 todo.extend(&self.node(place).importers);
             }
         }
-        reaching.sort_unstable_by(|&one, &other| self.node(one).file.path().cmp(self.node(other).file.path()));
+        reaching.sort_unstable_by_key(|&place| self.rank[place as usize]);
         reaching
     }
 
-    /// These files, beyond which all fingerprints stand.
-    pub(crate) fn condensed(&self, places: &[u32]) -> Condensed {
+    /// Makes the fingerprints of these files anew, beyond which all fingerprints stand.
+    pub(crate) fn make_fingerprints(&mut self, places: &[u32]) {
+        let condensed = self.condensed(places);
+        for &place in places {
+            let Ok(fingerprint) = condensed.fingerprint(place, || Ok::<_, Infallible>(()));
+            self.node_mut(place).fingerprint = fingerprint.unwrap_or_default();
+        }
+    }
+
+    fn condensed(&self, places: &[u32]) -> Condensed {
         let mut local = vec![u32::MAX; self.nodes.len()];
         places.iter().enumerate().for_each(|(at, &place)| local[place as usize] = at as u32);
         let mut graph = Graph::default();

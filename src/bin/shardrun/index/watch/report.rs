@@ -2,10 +2,10 @@
 //! It does not know how it came to it.
 #![forbid(unsafe_code)]
 
+use super::super::file::FileRef;
 use crate::console::OneLine;
 use crate::work::fingerprint::Hash;
 use crate::work::json;
-use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct Burst {
     pub(crate) come: BTreeSet<String>,
     pub(crate) gone: BTreeSet<String>,
     /// Paths and fingerprints of all files that reach what changed.
-    pub(crate) reached: Vec<(String, Option<Hash>)>,
+    pub(crate) reached: Vec<(FileRef, Option<Hash>)>,
     pub(crate) files: usize,
     pub(crate) edges: usize,
     /// Of the tree.
@@ -45,15 +45,31 @@ impl Burst {
 
     /// One JSON object on a line.
     pub(crate) fn json(&self) -> String {
-        let reached: Map<String, Value> =
-            self.reached.iter().map(|(path, hash)| (path.clone(), hash.as_ref().map(hexadecimal).into())).collect();
-        let object = serde_json::json!({
-            "burst": self.number, "again": self.again, "come": self.come, "gone": self.gone, "reached": reached,
-            "files": self.files, "edges": self.edges, "fingerprint": self.fingerprint.as_ref().map(hexadecimal),
-            "superseded": self.superseded, "rescan": self.rescan, "event_to_done_ms": millis(self.since_event),
+        let mut out = serde_json::json!({
+            "burst": self.number, "again": self.again, "come": self.come, "gone": self.gone, "files": self.files,
+            "edges": self.edges, "fingerprint": self.fingerprint.as_ref().map(hexadecimal), "superseded": self.superseded,
+            "rescan": self.rescan, "event_to_done_ms": millis(self.since_event),
             "beyond_debounce_ms": millis(self.beyond_debounce),
-        });
-        format!("{object}\n")
+        })
+        .to_string();
+        // There may be very many: they are written by hand, behind all else.
+        out.pop();
+        out.push_str(",\"reached\":{");
+        for (at, (file, fingerprint)) in self.reached.iter().enumerate() {
+            out.push_str(if at == 0 { "" } else { "," });
+            json::string(&mut out, file.path().as_bytes());
+            out.push(':');
+            match fingerprint {
+                Some(hash) => {
+                    out.push('"');
+                    json::hex(&mut out, hash);
+                    out.push('"');
+                }
+                None => out.push_str("null"),
+            }
+        }
+        out.push_str("}}\n");
+        out
     }
 
     /// A line, and one for each file that ran again.

@@ -4,7 +4,7 @@
 
 use super::super::complaints;
 use super::super::known_tree;
-use super::super::results::{Indexed, Made, Profile};
+use super::super::results::Indexed;
 use super::desk::{Answers, Why};
 use super::eyes::Told;
 use super::look::{Look, Seen};
@@ -23,12 +23,6 @@ use std::time::Instant;
 pub(super) struct Round {
     /// Files that are being analysed.
     work: BTreeMap<u32, Why>,
-    /// Files that were asked for in this round: no fingerprint was made of what they are now.
-    fresh: BTreeSet<u32>,
-    /// Files whose fingerprints do not stand.
-    stale: BTreeSet<u32>,
-    /// Files whose fingerprints are being made.
-    reached: Vec<u32>,
     asked: u64,
     burst: Burst,
     /// The first event, and the end of the wait for more of them.
@@ -42,7 +36,8 @@ pub(super) fn marks(indexed: &Indexed) -> Marks {
 impl Watch<'_> {
     /// Begins the work on what was told, and takes over what is not done of the round before.
     pub(super) fn begin(&mut self, told: Told, event: Instant, end: Instant) -> Result<(), Ended> {
-        let mut round = self.round.take().map(taken_over).unwrap_or_default();
+        let mut round = self.round.take().unwrap_or_default();
+        round.burst.superseded += u64::from(round.times.is_some());
         round.times = Some((round.times.map_or(event, |(first, _)| first), end));
         round.burst.rescan |= told.missed;
         let seen = self.look(told)?;
@@ -61,15 +56,17 @@ impl Watch<'_> {
                 asking.insert(place);
             }
         }
-        round.fresh = round.work.keys().copied().collect();
         if round.work.is_empty() {
-            return self.hash(round);
+            return self.done(round, &[]);
         }
         let requests = round.work.iter().map(|(&place, &why)| {
-            let file = &self.model.node(place).file;
-            // What is on its way is only joined.
-            let request = || Request::analysis(file.clone()).any();
-            (place, if asking.contains(&place) { self.desk.analysis(file, why) } else { request() })
+            let node = self.model.node(place);
+            let request = match asking.contains(&place) {
+                true => self.desk.analysis(node, why),
+                // It is on its way, and only joined.
+                false => Request::analysis(node.file.clone()).any(),
+            };
+            (place, request)
         });
         let requests = requests.collect();
         round.asked = self.desk.ask(requests);
@@ -93,9 +90,7 @@ impl Watch<'_> {
             }
             _ => {}
         }
-        let (model, desk) = (&self.model, &self.desk);
-        let stamp = |place: u32| desk.stamp(&model.node(place).file);
-        let look = Look { args: self.args, model, stamp: &stamp };
+        let look = Look { args: self.args, model: &self.model };
         look.at(told, &mut self.eyes, self.console).map_err(Some)
     }
 
@@ -106,9 +101,7 @@ impl Watch<'_> {
         for place in seen.gone {
             let node = self.model.remove(place);
             self.desk.stages.remove(&node.file);
-            for gone in [&mut round.fresh, &mut round.stale, &mut asking] {
-                gone.remove(&place);
-            }
+            asking.remove(&place);
             round.work.remove(&place);
             for importer in node.importers {
                 round.work.entry(importer).or_insert(Why::Imports);
@@ -138,8 +131,7 @@ impl Watch<'_> {
     /// Something that was asked is answered. What an earlier round asked is not of interest.
     pub(super) fn answered(&mut self, asked: u64, answers: Answers) -> Result<(), Ended> {
         match self.round.take() {
-            Some(round) if round.asked == asked && round.reached.is_empty() => self.analysed(round, answers),
-            Some(round) if round.asked == asked => self.hashed(round, answers),
+            Some(round) if round.asked == asked => self.analysed(round, answers),
             other => {
                 self.round = other;
                 Ok(())
@@ -149,6 +141,7 @@ impl Watch<'_> {
 
     /// Files have been analysed.
     fn analysed(&mut self, mut round: Round, answers: Answers) -> Result<(), Ended> {
+        let mut changed = Vec::new();
         for (place, answer) in answers {
             let indexed = match answer {
                 Ok(StageValue::Analysis(analysed)) => Some(analysed),
@@ -167,8 +160,10 @@ impl Watch<'_> {
             let after = indexed.as_deref().map(|indexed| marks(indexed));
             let imports = indexed.as_ref().map_or(&[][..], |indexed| &indexed.analysis.edges);
             if self.model.update(place, after, imports) {
-                round.stale.insert(place);
+                changed.push(place);
             }
+            let source = self.desk.source(&self.model.node(place).file);
+            self.model.set_source(place, source);
             let node = self.model.node(place);
             if before != after {
                 round.burst.again.insert(node.file.path().to_owned());
@@ -177,55 +172,18 @@ impl Watch<'_> {
                 }
             }
         }
-        self.hash(round)
+        self.done(round, &changed)
     }
 
-    /// Makes the fingerprints of all that reaches what does not stand.
-    fn hash(&mut self, mut round: Round) -> Result<(), Ended> {
-        let reached = self.model.reaching(round.stale.iter().copied());
-        round.stale.extend(&reached);
-        if reached.is_empty() {
-            return self.done(round);
-        }
-        self.desk.stages.host().set_condensed(Some(Arc::new(self.model.condensed(&reached))));
-        let mut requests = Vec::with_capacity(reached.len());
-        for &place in &reached {
+    /// A round is over when the fingerprints of all that reaches what changed are made. That is short, and nothing takes it over.
+    fn done(&mut self, mut round: Round, changed: &[u32]) -> Result<(), Ended> {
+        let reached = self.model.reaching(changed);
+        self.model.make_fingerprints(&reached);
+        let fingerprint = |&place: &u32| {
             let node = self.model.node(place);
-            if node.marks.is_none() {
-                continue;
-            }
-            let request = match round.fresh.contains(&place) {
-                true => Request::artifact(node.file.clone(), Profile::Fingerprint).any(),
-                false => self.desk.fingerprint_anew(&node.file),
-            };
-            requests.push((place, request));
-        }
-        round.reached = reached;
-        round.asked = self.desk.ask(requests);
-        self.round = Some(round);
-        Ok(())
-    }
-
-    /// Fingerprints have been made.
-    fn hashed(&mut self, mut round: Round, answers: Answers) -> Result<(), Ended> {
-        for (place, answer) in answers {
-            if let Ok(StageValue::Artifact(made)) = answer
-                && let Made::Fingerprint(hash, _) = &*made
-            {
-                self.model.set_fingerprint(place, *hash);
-            }
-        }
-        self.desk.stages.host().set_condensed(None);
-        let hash = |&place: &u32| {
-            let node = self.model.node(place);
-            (node.file.path().to_owned(), node.marks.map(|_| node.fingerprint))
+            (node.file.clone(), node.marks.map(|_| node.fingerprint))
         };
-        round.burst.reached = round.reached.iter().map(hash).collect();
-        self.done(round)
-    }
-
-    /// A round is over.
-    fn done(&mut self, mut round: Round) -> Result<(), Ended> {
+        round.burst.reached = reached.iter().map(fingerprint).collect();
         if !round.burst.is_nothing() {
             self.bursts += 1;
             let burst = &mut round.burst;
@@ -253,11 +211,4 @@ impl Watch<'_> {
             false => Err(None),
         }
     }
-}
-
-/// What is left to do of a round whose work a new burst takes over.
-fn taken_over(mut round: Round) -> Round {
-    round.stale.extend(round.reached.drain(..));
-    round.burst.superseded += 1;
-    round
 }
