@@ -38,10 +38,13 @@ fn escape(out: &mut String, text: &str) {
 
 /// Appends bytes in hexadecimal.
 pub(crate) fn hex(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            out.push(char::from(b"0123456789abcdef"[usize::from(digit)]));
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    for chunk in bytes.chunks(32) {
+        let mut digits = [b'0'; 64];
+        for (pair, byte) in digits.chunks_mut(2).zip(chunk) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
         }
+        out.push_str(std::str::from_utf8(&digits[..2 * chunk.len()]).unwrap_or_default());
     }
 }
 
