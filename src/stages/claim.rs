@@ -9,16 +9,35 @@ use super::revision::StageFlight;
 use super::run::tell;
 use super::slot::Slot;
 use crate::flight::{Interrupt, contained, in_the_engine};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 crate::sync::local! {
-    /// The numbers of the schedulers whose executions run on this thread, the innermost last.
-    static RUNNING: RefCell<Vec<u64>> = RefCell::new(Vec::new());
+    /// One more than the number of the scheduler whose execution runs on this thread, innermost; 0 if none does.
+    static RUNNING: Cell<u64> = Cell::new(0);
+    /// Those of other schedulers further down the stack.
+    static BELOW: RefCell<Vec<u64>> = RefCell::new(Vec::new());
 }
 
 /// Whether this thread runs an execution of the scheduler with this number.
 pub(crate) fn runs_here(scheduler: u64) -> bool {
-    RUNNING.try_with(|running| running.borrow().contains(&scheduler)).unwrap_or(false)
+    RUNNING.try_with(Cell::get).unwrap_or(0) == scheduler + 1
+        || BELOW.try_with(|below| below.borrow().contains(&(scheduler + 1))).unwrap_or(false)
+}
+
+/// Says that an execution of `scheduler` runs on this thread. What ran here before.
+fn enter(scheduler: u64) -> u64 {
+    let before = RUNNING.try_with(|running| running.replace(scheduler)).unwrap_or(0);
+    if before != 0 && before != scheduler {
+        let _ = BELOW.try_with(|below| below.borrow_mut().push(before));
+    }
+    before
+}
+
+fn leave(scheduler: u64, before: u64) {
+    let _ = RUNNING.try_with(|running| running.set(before));
+    if before != 0 && before != scheduler {
+        let _ = BELOW.try_with(|below| below.borrow_mut().pop());
+    }
 }
 
 /// A claim that is held.
@@ -28,7 +47,8 @@ pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host> {
     origin: &'a Origin,
     /// Fails what needs it.
     fail: &'a dyn Fn(&StageError<H>),
-    begun: bool,
+    /// What ran on this thread before the host was called for it.
+    begun: Option<u64>,
     over: bool,
 }
 
@@ -40,7 +60,7 @@ pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
     fail: &'a dyn Fn(&StageError<H>),
     f: impl FnOnce(&mut Claim<'a, T, H>) -> R,
 ) -> R {
-    let mut claim = Claim { slot, flight, origin, fail, begun: false, over: false };
+    let mut claim = Claim { slot, flight, origin, fail, begun: None, over: false };
     let result = f(&mut claim);
     claim.over = true;
     result
@@ -49,10 +69,8 @@ pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
 impl<T: Send + Sync + 'static, H: Host> Claim<'_, T, H> {
     /// The host is about to be called.
     pub(crate) fn begin(&mut self, stage: Stage) {
-        self.begun = true;
+        self.begun = Some(enter(self.slot.shared().id + 1));
         self.slot.stripe.counters.executions[stage as usize].one();
-        let scheduler = self.slot.shared().id;
-        let _ = RUNNING.try_with(|running| running.borrow_mut().push(scheduler));
     }
 
     #[cold]
@@ -71,8 +89,8 @@ impl<T: Send + Sync + 'static, H: Host> Drop for Claim<'_, T, H> {
         if !self.over {
             contained(|| self.end_as_panicked());
         }
-        if self.begun {
-            let _ = RUNNING.try_with(|running| running.borrow_mut().pop());
+        if let Some(before) = self.begun {
+            leave(self.slot.shared().id + 1, before);
             self.slot.stripe.counters.ended.one();
         }
     }

@@ -57,6 +57,7 @@ impl<S> Entry<S> {
     /// # Safety
     /// The entry is alive: it stands in its place, or stood there when a pin began that has not ended; and so is what is returned
     /// only as long as that.
+    #[inline]
     unsafe fn at(self, at: usize) -> Option<ManuallyDrop<Arc<S>>> {
         match self.list() {
             // SAFETY: made by `one` from an `Arc`, whose count the entry holds.
@@ -74,6 +75,14 @@ impl<S> Entry<S> {
     pub(crate) fn slots(self, _pinned: &Guard) -> impl Iterator<Item = ManuallyDrop<Arc<S>>> {
         // SAFETY: an entry is found in its place under a pin, and freed once no pin of that time is left: see `Taken`.
         (0..).map_while(move |at| unsafe { self.at(at) })
+    }
+
+    /// The first slot in it of which `is` says yes. Most hold one.
+    #[inline]
+    pub(crate) fn find(self, pinned: &Guard, is: impl Fn(&S) -> bool) -> Option<ManuallyDrop<Arc<S>>> {
+        // SAFETY: as in `slots`.
+        let first = unsafe { self.at(0) }.filter(|slot| is(slot));
+        if first.is_some() || self.list().is_none() { first } else { self.slots(pinned).skip(1).find(|slot| is(slot)) }
     }
 
     /// Frees it, and with it a count of each of its slots.
@@ -153,8 +162,25 @@ pub(crate) fn add<S>(
     ended: impl Fn(&S) -> bool,
     pinned: &Guard,
 ) -> Result<Taken<S>, Arc<S>> {
+    let alone = Entry::one(fresh.clone());
     // Most come to an empty place.
-    let mut seen = None;
+    while !place.exchange(None, Some(alone)) {
+        let Some(seen) = place.load() else { continue };
+        // SAFETY: the exchange has shown it to nobody.
+        unsafe { alone.free() };
+        return add_beside(place, fresh, (same, ended), seen, pinned);
+    }
+    Ok(Taken(None))
+}
+
+fn add_beside<S>(
+    place: &impl Place<S>,
+    fresh: &Arc<S>,
+    (same, ended): (impl Fn(&S) -> bool, impl Fn(&S) -> bool),
+    seen: Entry<S>,
+    pinned: &Guard,
+) -> Result<Taken<S>, Arc<S>> {
+    let mut seen = Some(seen);
     loop {
         let slots: Vec<_> = seen.map_or_else(Vec::new, |entry: Entry<S>| entry.slots(pinned).collect());
         if let Some(other) = slots.iter().find(|slot| same(slot))

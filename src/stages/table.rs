@@ -46,6 +46,7 @@ impl Hasher for Hashed {
 struct At<'a, H: Host>(&'a Map<H>, u64);
 
 impl<H: Host> Place<Slot<H>> for At<'_, H> {
+    #[inline]
     fn load(&self) -> Option<Entry<Slot<H>>> {
         self.0.get(&self.1, &self.0.guard()).copied()
     }
@@ -76,6 +77,7 @@ impl<H: Host> Table<H> {
     }
 
     /// Calls `f` with the slot of `file`, if there is one, live or ended. `f` runs under the pin, so it is short and no host code.
+    #[inline]
     pub(crate) fn find<R>(
         &self,
         hash: u64,
@@ -84,7 +86,7 @@ impl<H: Host> Table<H> {
         f: impl FnOnce(&Arc<Slot<H>>) -> R,
     ) -> Result<Option<R>, PanicReport> {
         let Some(entry) = At(&self.slots, hash).load() else { return Ok(None) };
-        Ok(catch(|| entry.slots(pinned).find(|slot| slot.file() == file))?.map(|slot| f(&slot)))
+        Ok(catch(|| entry.find(pinned, |slot| slot.file() == file))?.map(|slot| f(&slot)))
     }
 
     /// As `find`, for a caller who stops the host's panics himself.
@@ -96,7 +98,7 @@ impl<H: Host> Table<H> {
         pinned: &Guard,
         f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>,
     ) -> Option<R> {
-        f(&*At(&self.slots, hash).load()?.slots(pinned).find(|slot| slot.file() == file)?)
+        f(&*At(&self.slots, hash).load()?.find(pinned, |slot| slot.file() == file)?)
     }
 
     /// Calls `f` with each slot of `file` that stands here, the newest first, until it answers. As `look` else.
