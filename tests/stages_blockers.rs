@@ -781,3 +781,40 @@ fn s97_a_million_edits_of_an_owner_whose_blocker_never_ends_keep_one_entry() {
     assert_eq!(*runs.lock().unwrap(), 1);
     nothing_left(&stages);
 }
+
+#[test]
+fn s132_owners_go_on_in_the_order_in_which_they_came() {
+    let host = Files::with([("d", "1")]);
+    let names: Vec<_> = (0..64).map(|owner| format!("o{}", owner * 37 % 64)).collect();
+    for owner in &names {
+        host.store(owner, "x");
+        host.blocks(owner, ["d"]);
+    }
+    let (runtime, stages) = driven(&host);
+    for owner in &names {
+        analysis(&stages, owner).wait().unwrap();
+    }
+    let waiting: Vec<_> = names.iter().map(|owner| artifact(&stages, owner)).collect();
+    assert_eq!(stages.dependency_occupancy().edges, 64);
+    runtime.drive_all();
+    let ran: Vec<_> = host.log().into_iter().filter(|at| at.stage == Stage::Artifact).map(|at| at.file).collect();
+    assert_eq!(ran, names);
+    assert_eq!(host.ran(Stage::Analysis, "d"), 1);
+    assert!(waiting.into_iter().all(|owner| owner.wait().is_ok()));
+}
+
+#[test]
+fn one_owner_waits_for_a_thousand_blockers() {
+    let host = Files::with([("a", "1")]);
+    let names: Vec<_> = (0..1_000).map(|blocker| format!("d{blocker}")).collect();
+    names.iter().for_each(|name| host.store(name, "x"));
+    host.needs("a", Dependencies::none().with_blockers(names.clone()));
+    let (runtime, stages) = driven(&host);
+    let owner = artifact(&stages, "a");
+    assert!(runtime.drive_one());
+    assert_eq!(stages.dependency_occupancy().demanded, 1_000);
+    owner.wait().unwrap();
+    assert_eq!(stages.counters().analyses, 1_001);
+    assert_eq!(host.log().last().unwrap().stage, Stage::Artifact, "it went last");
+    nothing_left(&stages);
+}
