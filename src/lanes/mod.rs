@@ -1,5 +1,20 @@
 //! Lanes: reads, writes, heavy builds and maintenance of many independent actors, fairly, each job answered once.
 //! They know admission, flights and the runtime, and nothing of what the jobs do.
+//!
+//! A job's way, and who may take each step:
+//!
+//! | step | who | if something else comes first | where |
+//! |---|---|---|---|
+//! | reserve room, post, announce | the submitter | a close: it is refused, or its post comes back and it is answered | `submit`, `word`, `mailbox` |
+//! | stand in a run queue | who set the ticket's bit | the bit is set: it stands there already | `executor`, `word` |
+//! | take the turn, take in what was posted | who popped the ticket, with a slot | another has the turn: it is left a note | `turn`, `word` |
+//! | choose by the order rules | who has the turn | nothing: what lies inside is its own | `order`, `queue` |
+//! | claim the job, admit it | who has the turn | a cancel: the shell is thrown away; any change of the word: judge again | `cell`, `word` |
+//! | start, run, end | the runner, or the runtime that polls a future | a cancel before the start: the slot goes back | `runner`, `future` |
+//! | give back, then answer | who ended it | nothing: it is the only one | `runner`, `job` |
+//! | cancel, expire, refuse | anybody | it has begun: it is signalled, or let be | `cancel`, `cell` |
+//!
+//! The words themselves and all their edges stand in `word.rs` (the actor), `cell.rs` (the job) and `pool.rs` (the slots).
 
 mod actor;
 mod ages;
@@ -30,6 +45,7 @@ mod slots;
 mod snapshot;
 mod submit;
 mod turn;
+mod view;
 mod word;
 mod work;
 
@@ -41,6 +57,7 @@ pub use kind::{ActorOptions, CoalesceKey, LaneClass, LaneKind, LaneOrder, Latenc
 pub use lanes::{ActorRef, Lanes};
 pub use snapshot::{ActorCounts, Blocker, ClassLiveness, LanesLiveness, RunningJob};
 pub use submit::{LaneHandle, LaneRejected};
+pub use view::{PublicationHealth, PublishCx, PublishError, PublishPaths, PublishPhase, Publisher, View};
 pub use work::LaneJob;
 
 /// What the models under `tests/models` reach into.

@@ -90,7 +90,9 @@ where
         let done = self.map.compute(hash, replace, &guard);
         let done = !matches!(done, Compute::Aborted(()));
         // A list that is replaced holds actors that may be gone: it must not lie about until the map has thrown away more.
-        guard.flush();
+        if seen.is_some() {
+            guard.flush();
+        }
         done
     }
 

@@ -7,8 +7,9 @@ use super::actor::Actor;
 use super::answer::LaneError;
 use crate::flight::{Completion, FlightId, FlightRef, Phase};
 use crate::runtime::{Place, Spawner};
-use crate::sync::Arc;
 use crate::sync::queue::{Injector, Steal};
+use crate::sync::{Arc, OnceLock};
+use std::any::Any;
 
 /// Who waits.
 pub(super) type Waiter = Completion<(), LaneError>;
@@ -18,11 +19,18 @@ pub(super) struct Room {
     line: Injector<Arc<Waiter>>,
     /// Drains that were asked for, until the actor is looked at.
     drains: Injector<Arc<Waiter>>,
+    /// The publications of the actor's view, once there was one.
+    view: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Room {
     pub(super) fn new() -> Self {
-        Self { line: Injector::new(), drains: Injector::new() }
+        Self { line: Injector::new(), drains: Injector::new(), view: OnceLock::new() }
+    }
+
+    /// The publications of the actor's view.
+    pub(super) fn view(&self, make: impl FnOnce() -> Arc<dyn Any + Send + Sync>) -> Arc<dyn Any + Send + Sync> {
+        self.view.get_or_init(make).clone()
     }
 
     pub(super) fn ask_drain(&self, waiter: Arc<Waiter>) {

@@ -13,7 +13,7 @@ use super::room::{OfActor, Waiter};
 use super::word::NoRoom;
 use super::work::{LaneJob, Work};
 use crate::admission::BudgetGuard;
-use crate::flight::{self, Handle};
+use crate::flight::{self, Handle, trampoline};
 use crate::runtime::{self, Job, Place, Priority};
 use crate::sync::Arc;
 use std::fmt;
@@ -248,6 +248,22 @@ where
             }
         }
         handle
+    }
+
+    /// Queues a job that no bound refuses: the last step of something that is under way. A closed actor answers it.
+    pub(super) fn submit_intent<W: Work<K, C>>(self: &Arc<Self>, job: LaneJob<W, W::Out>) {
+        let Ok(epoch) = self.word.reserve(job.class, u32::from(u16::MAX)) else {
+            trampoline::dispose(job);
+            return;
+        };
+        // Called inside a job of the runtime: beyond the bound the budget goes into debt.
+        if self.shared.budget(job.class).take_waiting(1, None).is_err() {
+            let owes = self.word.leave_queue(job.class, epoch);
+            self.settle(owes);
+            trampoline::dispose(job);
+            return;
+        }
+        self.submit_reserved(job, epoch, false).detach();
     }
 
     /// The job of a ticket, if it is one of this registration.

@@ -303,6 +303,14 @@ impl LaneWord {
         })
     }
 
+    /// Somebody builds beside the actor, which is not idle until `release`. Holds the epoch; `None` if the actor is closed.
+    pub(crate) fn begin_detached(&self) -> Option<bool> {
+        self.update(|word| {
+            let full = (word >> HEAVY_SHIFT) & COUNT == COUNT;
+            if word & CLOSED != 0 || full { Err(None) } else { Ok((word + HEAVY, Some(Seen(word).epoch()))) }
+        })
+    }
+
     /// Closes the actor. True for the first.
     pub(crate) fn close(&self, fatal: bool) -> bool {
         let bits = if fatal { FATAL | CLOSED } else { CLOSED };

@@ -1,7 +1,10 @@
 //! The executor as a whole: clients that submit, cancel, remove, register and drive, in any order of their steps.
 
 use super::check;
-use crate::lanes::{CancelOutcome, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig};
+use crate::lanes::{
+    CancelOutcome, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig, PublishCx, PublishError, PublishPaths,
+    Publisher, View,
+};
 use crate::sync::stat::{AtomicU64, Ordering};
 use crate::sync::{Arc, thread};
 use crate::{Driver, Runtime};
@@ -154,5 +157,52 @@ fn clients_cancel_remove_and_register() {
         handles.extend(removes.join().unwrap());
         assert!(retires.join().unwrap());
         finish(&runtime, &lanes, handles);
+    });
+}
+
+/// A view that shows the set of all paths that were ever looked at.
+struct Sets;
+
+impl View<AtomicU64> for Sets {
+    type Path = u64;
+    type Built = u64;
+
+    fn build(&self, _: &PublishCx<AtomicU64>, paths: &PublishPaths<u64>) -> Result<u64, PublishError> {
+        thread::yield_now();
+        Ok(paths.iter().fold(0, |set, path| set | path))
+    }
+
+    fn install(&self, context: &AtomicU64, built: u64) {
+        // What is shown is what was looked at last; a path that nobody looks at again would be missing from the union.
+        context.fetch_or(built, Ordering::SeqCst);
+        context.fetch_add(1 << 32, Ordering::SeqCst);
+    }
+}
+
+/// Three publish and drive: whoever is superseded, every path is looked at, and nothing is installed by who is not the newest.
+#[test]
+fn the_newest_publication_shows_all_that_was_asked_for() {
+    check(|| {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let lanes: Lanes<u32, AtomicU64> = Lanes::new(&runtime, LanesConfig::preset(3, 2, 2, 1)).unwrap();
+        lanes.register(0, AtomicU64::new(0));
+        let publisher = Publisher::new(&lanes, Sets);
+        let clients: Vec<_> = [1, 2, 4]
+            .map(|path| {
+                let (runtime, publisher) = (runtime.clone(), publisher.clone());
+                thread::spawn(move || {
+                    publisher.publish(&0, [path]).unwrap();
+                    runtime.drive_one();
+                    runtime.drive_one();
+                    runtime.drive_all();
+                })
+            })
+            .into();
+        clients.into_iter().for_each(|client: thread::JoinHandle<()>| client.join().unwrap());
+        runtime.drive_all();
+        let shown = lanes.actor(&0).unwrap().context().load(Ordering::SeqCst);
+        assert_eq!(shown & 7, 7, "a path was not looked at");
+        assert!((1..=3).contains(&(shown >> 32)));
+        assert!(publisher.health().is_empty() && lanes.is_idle(&0));
     });
 }

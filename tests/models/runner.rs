@@ -152,6 +152,7 @@ const ALONE: &[Seeded] = &[
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
     ("submit.number_first", "models::stages_whole::a_later_life_has_a_greater_number"),
     ("edit.over_the_mark", "models::stages_whole::lives_end_and_begin_again_beside_requests_and_edits"),
+    ("lanes.view_commit_without_look", "models::lanes_whole::the_newest_publication_shows_all_that_was_asked_for"),
     ("lanes.permit_kept", "models::lanes_whole::builds_hand_the_permit_on"),
 ];
 

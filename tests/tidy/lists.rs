@@ -86,6 +86,8 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/lanes/runner.rs", "what jobs have cost, for the shares"),
     ("src/lanes/slots.rs", "free slots, and what runs in each under a sequence number"),
     ("src/lanes/turn.rs", "what jobs have cost, taken once"),
+    ("src/lanes/view/publication.rs", "the phase of a publication, and which is the newest, for who looks"),
+    ("src/lanes/view/publisher.rs", "which publication of an actor is the newest"),
     ("src/lanes/word.rs", "the admission word, with the argument of each edge beside it"),
     ("src/observe/counters.rs", "counters are relaxed, each with one writer"),
     ("src/runtime/affinity.rs", "one automatically pinned runtime at a time in a process"),
@@ -153,6 +155,10 @@ pub(crate) const LOCKS: &[Listed] = &[
     ("src/sync/mod.rs", "the door wraps the lock of the world that is built"),
     ("src/sync/standin.rs", "stand-in queues exist only under loom"),
     ("src/stages/sequencer.rs", "the section that puts transitions in order; nothing of the host's runs inside"),
+    (
+        "src/lanes/view/publisher.rs",
+        "what a view owes: a few pointers; nothing of the host's runs inside, and no disk is waited for",
+    ),
 ];
 
 /// Each part and the parts below it, which alone it may know.

@@ -9,6 +9,7 @@ mod graph_limits;
 mod graph_rivals;
 mod idle;
 mod index;
+mod lanes;
 mod pools;
 mod report;
 mod round_trip;
@@ -47,6 +48,18 @@ struct Group {
 }
 
 const GROUPS: &[Group] = &[
+    Group {
+        name: "lanes",
+        about: "jobs of actors, by number of registered actors",
+        placements: &["both"],
+        run: lanes::actors,
+    },
+    Group {
+        name: "lane-job",
+        about: "a job of an actor beside a bare closure, and a look at liveness",
+        placements: &["apart"],
+        run: lanes::jobs,
+    },
     Group {
         name: "execute",
         about: "a small closure by execute on a worker",
