@@ -214,6 +214,17 @@ where
         self.settle(owes);
     }
 
+    /// Whether jobs that were taken out may still lie in the queues. Who takes one out says so before the actor is looked at for it.
+    pub(super) fn has_dead(&self) -> bool {
+        self.dead.load(Ordering::Relaxed) > 0
+    }
+
+    /// So many of them lie there no more. For who has the turn, who alone takes the number down.
+    pub(super) fn forget_dead(&self, purged: usize) {
+        let dead = self.dead.load(Ordering::Relaxed).min(purged as u64);
+        self.dead.fetch_sub(dead, Ordering::Relaxed);
+    }
+
     /// Whether the queues are to be swept: more lie there dead than alive.
     pub(super) fn is_to_be_swept(&self, lie: usize) -> bool {
         let dead = self.dead.load(Ordering::Relaxed) as usize;

@@ -45,6 +45,10 @@ impl Grants {
         Self(AtomicU32::new(0))
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
+
     /// Notes one, for who hands it over and then has the actor looked at.
     fn note(&self, class: LaneClass, permit: Permit) {
         // ordering: pairs with `take`: what the last holder of the permit did is visible to the next.

@@ -133,6 +133,12 @@ impl View {
         self.has_readers() && (self.writer_is_due(&mut flood) || self.maintenance_is_aged())
     }
 
+    /// Whether nothing but reads is queued, which is so most of the time: then there is nothing to put in order.
+    fn only_reads(&self) -> bool {
+        let reads = self.interactive[LaneKind::PureRead as usize].is_some();
+        reads && self.maintenance.iter().all(Option::is_none) && self.interactive.iter().flatten().count() == 1
+    }
+
     /// The interactive lanes that come into question, in order.
     pub(super) fn interactive(&self, flood: &mut Flood) -> Interactive {
         if self.seen.running(LaneKind::Mutating) > 0 {
@@ -142,6 +148,13 @@ impl View {
             return self.in_order_of_arrival();
         }
         let mut found = Interactive::default();
+        if self.only_reads() {
+            flood.on = false;
+            if self.is_free(LaneKind::PureRead) {
+                found.tries.push(LaneKind::PureRead);
+            }
+            return found;
+        }
         let due = self.writer_is_due(flood);
         let aged_writer =
             self.maintenance_is_aged() && self.next_maintenance().is_some_and(|(lane, _)| lane == LaneKind::Mutating);

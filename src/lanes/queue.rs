@@ -109,8 +109,9 @@ impl<K, C> Queues<K, C> {
         })
     }
 
-    /// Throws away what was taken out and stands at the head of its lane.
-    pub(super) fn purge(&mut self, trash: &mut Vec<JobRef<K, C>>) {
+    /// Throws away what was taken out and stands at the head of its lane; how many.
+    pub(super) fn purge(&mut self, trash: &mut Vec<JobRef<K, C>>) -> usize {
+        let before = trash.len();
         let purge = |queue: &mut VecDeque<Entry<K, C>>, trash: &mut Vec<JobRef<K, C>>| {
             while queue.front().is_some_and(|entry| entry.job.meta().state.phase() != JobPhase::Queued) {
                 trash.extend(queue.pop_front().map(|entry| entry.job));
@@ -120,6 +121,7 @@ impl<K, C> Queues<K, C> {
             purge(queue, trash);
         }
         purge(&mut self.nested, trash);
+        trash.len() - before
     }
 
     /// Throws away all that was taken out, wherever it stands.

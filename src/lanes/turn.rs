@@ -259,7 +259,10 @@ where
             queues.sweep(&mut outside.trash);
         }
         queues.unfence();
-        queues.purge(&mut outside.trash);
+        if self.has_dead() {
+            let purged = queues.purge(&mut outside.trash);
+            self.forget_dead(purged);
+        }
         if visit.now >= queues.timer {
             queues.timer = u64::MAX;
         }
@@ -306,7 +309,11 @@ where
             seen,
             now,
             interactive: queues.heads(LaneClass::Interactive),
-            maintenance: queues.heads(LaneClass::Maintenance),
+            maintenance: if seen.queued(LaneClass::Maintenance) > 0 {
+                queues.heads(LaneClass::Maintenance)
+            } else {
+                Default::default()
+            },
             reads: queues.depth(LaneClass::Interactive, LaneKind::PureRead),
             oldest_reader: None,
         };
@@ -379,6 +386,9 @@ where
 
     /// Leaves the lines for heavy permits that nobody here needs.
     fn leave_lines(&self, queues: &mut Queues<K, C>, view: &View) {
+        if queues.lines.is_empty() && self.grants.is_empty() {
+            return;
+        }
         for (class, heads) in LaneClass::ALL.into_iter().zip([view.interactive, view.maintenance]) {
             if heads[LaneKind::HeavyInit as usize].is_none() {
                 self.shared.heavy.let_go(self, &mut queues.lines, class);
