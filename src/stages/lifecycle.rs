@@ -99,7 +99,7 @@ impl<H: Host> Core<H> {
     fn note_end(&self, slot: &Slot<H>) {
         let pinned = epoch::pin();
         let world = self.worlds.now(&pinned);
-        if world.number == slot.world {
+        if world.number == slot.world() {
             world.table.note_end();
         }
     }
@@ -109,7 +109,7 @@ impl<H: Host> Core<H> {
         let taken = {
             let pinned = epoch::pin();
             let world = self.worlds.now(&pinned);
-            if world.number != slot.world {
+            if world.number != slot.world() {
                 return;
             }
             world.table.take_out(slot, &pinned)
@@ -142,7 +142,7 @@ impl<H: Host> Core<H> {
         let (added, still) = {
             let pinned = epoch::pin();
             let world = self.worlds.now(&pinned);
-            if world.number != fresh.world {
+            if world.number != fresh.world() {
                 return Err(StageError::Shutdown);
             }
             let added = world.table.add(fresh, &pinned);

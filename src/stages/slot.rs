@@ -23,9 +23,8 @@ pub(crate) struct Slot<H: Host> {
     pub(crate) hash: u64,
     pub(crate) stripe: Arc<Stripe<H>>,
     pub(crate) versions: Versions<Revision<H>>,
+    /// Which are out, and the number of the world that the slot was made for.
     pub(crate) tickets: Tickets,
-    /// The number of the world that it was made for.
-    pub(crate) world: u64,
     /// The newest Artifact of each profile that was ever sealed.
     pub(crate) good: Artifacts<H>,
     /// What it has to do with other files, if it has.
@@ -38,9 +37,8 @@ impl<H: Host> Slot<H> {
         stripe: Arc<Stripe<H>>,
         versions: Versions<Revision<H>>,
         tickets: Tickets,
-        world: u64,
     ) -> Self {
-        Self { file, hash, stripe, versions, tickets, world, good: Artifacts::new(), node: Boxed::new() }
+        Self { file, hash, stripe, versions, tickets, good: Artifacts::new(), node: Boxed::new() }
     }
 
     pub(crate) fn file(&self) -> &H::File {
@@ -74,9 +72,14 @@ impl<H: Host> Slot<H> {
         self.visible(pinned).is_some_and(|seen| seen.absent)
     }
 
+    /// The number of the world that it was made for.
+    pub(crate) fn world(&self) -> u64 {
+        self.tickets.number()
+    }
+
     /// Whether its world was left behind by a reset: what lives here is about to end, if it has not yet.
     pub(crate) fn is_over(&self) -> bool {
-        self.world < self.shared().world.get()
+        self.world() < self.shared().world.get()
     }
 
     /// The visible revision, if the file has one.

@@ -196,8 +196,8 @@ impl<'a, H: Host> Submission<'a, H> {
         let profile = profile.transpose().map_err(|report| panicked::<H>(&file, target.stage(), generation, report))?;
         let kind = Early::ticket(ask);
         let early_life = mutant("submit.number_first").then(|| stripe.new_life());
-        let tickets = Tickets::with(kind.bit());
-        let slot = Arc::new(Slot::new((file, hash), stripe.clone(), Versions::empty(), tickets, world));
+        let tickets = Tickets::with(kind.bit(), world);
+        let slot = Arc::new(Slot::new((file, hash), stripe.clone(), Versions::empty(), tickets));
         if let Some(found) = self.core.add(&slot)? {
             return Ok(Err(found));
         }
@@ -356,7 +356,7 @@ impl<H: Host> Core<H> {
             return Ok(slot);
         }
         let (stripe, world) = (self.stripes.of(hash).clone(), self.world_to_join()?);
-        let fresh = Arc::new(Slot::new((file, hash), stripe, Versions::empty(), Tickets::new(), world));
+        let fresh = Arc::new(Slot::new((file, hash), stripe, Versions::empty(), Tickets::new(world)));
         Ok(self.add(&fresh)?.unwrap_or(fresh))
     }
 }

@@ -1,22 +1,32 @@
 //! The word of a slot that remembers which tickets are out, one bit for each stage and priority, so that a million edits leave
-//! one ticket. It does not know what a popped ticket finds to do.
+//! one ticket; above those bits it has room for a number that never changes. It does not know what a popped ticket finds to do.
 #![forbid(unsafe_code)]
 
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::mutant;
 
-/// Tickets that are out.
+/// Bits for tickets: more than there are kinds.
+const KINDS: u32 = 16;
+
+/// Tickets that are out, and a number.
 #[derive(Debug)]
 pub(crate) struct Tickets(AtomicU64);
 
 impl Tickets {
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
+    /// None is out.
+    pub(crate) fn new(number: u64) -> Self {
+        Self(AtomicU64::new(number << KINDS))
     }
 
     /// Some ticket is out from the start: for a slot that its maker has not shown to anybody yet.
-    pub(crate) fn with(kind: u32) -> Self {
-        Self(AtomicU64::new(1 << kind))
+    pub(crate) fn with(kind: u32, number: u64) -> Self {
+        Self(AtomicU64::new(number << KINDS | 1 << kind))
+    }
+
+    /// The number.
+    pub(crate) fn number(&self) -> u64 {
+        // ordering: it was written before the word was shown to anybody.
+        self.0.load(Ordering::Relaxed) >> KINDS
     }
 
     /// Says that there is work of this kind, after it has been made visible. True if no ticket was out: the caller pushes one.

@@ -36,7 +36,7 @@ impl Cell {
 fn work_is_never_left_without_a_ticket() {
     check(|| {
         let cell = Arc::new(Cell {
-            tickets: Tickets::new(),
+            tickets: Tickets::new(0),
             work: AtomicU64::new(0),
             out: Injector::new(),
             done: AtomicU64::new(0),

@@ -40,7 +40,7 @@ fn demand_tickets_and_budget_neither_lock_nor_allocate() {
     assert_eq!(demand.wish(), Wish::Due);
     demand.withdraw();
     assert!(demand.retire());
-    let tickets = Tickets::new();
+    let tickets = Tickets::new(0);
     assert!(tickets.post(3));
     assert!(!tickets.post(3));
     let budget = Budget::new(100);
