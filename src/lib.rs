@@ -37,10 +37,10 @@ pub use runtime::{
 };
 pub use stages::{
     AnyTarget, BatchHandle, CommitRefused, Dependencies, DependencyFailure, DependencyOccupancy, FailureCause,
-    ForeignWitness, Host, Joined, Moved, PoolUse, RefusedCommit, Registered, Removed, Request, SequencerCounters,
-    SourceLookup, SourceRoot, SourceVersion, SourceWitness, Stage, StageCx, StageError, StageFailure, StageHandle,
-    StageHandleOf, StageResult, StageValue, Stages, StagesBuilder, StagesCounters, Submitting, Target, ToAnalysis,
-    ToArtifact, ToSource, ZeroLimit,
+    ForeignWitness, Host, Import, Invalidation, Joined, Moved, PoolUse, RefusedCommit, Registered, Removed, Request,
+    SequencerCounters, SourceLookup, SourceRoot, SourceVersion, SourceWitness, Stage, StageCx, StageError,
+    StageFailure, StageHandle, StageHandleOf, StageResult, StageValue, Stages, StagesBuilder, StagesCounters,
+    Submitting, Target, ToAnalysis, ToArtifact, ToSource, ZeroLimit, decide_invalidation,
 };
 
 #[cfg(shardrun_counting)]

@@ -126,17 +126,22 @@ fn wait_with(
     }
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let cross = worker.is_some_and(|pool| pool != flight.place().pool);
-    let wait = Wait { flight, shot, deadline, helps, cross };
+    let foreign = helping != Helping::Anyone && worker.is_none() && runtime::is_worker();
+    let wait = Wait { flight, spawner, shot, deadline, helps, cross, foreign };
     if inside { wait.inside() } else { wait.outside() }
 }
 
 struct Wait<'a> {
     flight: &'a Arc<dyn FlightRef>,
+    spawner: &'a runtime::Spawner,
     shot: Shot<'a>,
     deadline: Option<Instant>,
     helps: bool,
     /// A thread of one pool waits for a flight of the other: if it helps, a spare takes its place meanwhile.
     cross: bool,
+    /// A worker of another runtime waits: it leaves the flight to the threads that it is meant for, as long as there are any, and
+    /// a spare takes its own place.
+    foreign: bool,
 }
 
 impl Wait<'_> {
@@ -168,11 +173,12 @@ impl Wait<'_> {
     }
 
     fn inside(self) -> Waited {
+        let mut leaves = self.foreign;
         let path = active::path();
         let parker = Parker::mine();
         let waker = parker.waker();
         loop {
-            while self.help() {
+            while !leaves && self.help() {
                 if self.done() {
                     return Waited::Resolved;
                 }
@@ -191,8 +197,12 @@ impl Wait<'_> {
                 drop(entry);
                 return if self.done() { Waited::Resolved } else { deadlock(&cycle) };
             }
+            if leaves && free && self.spawner.is_short(self.flight.place().pool) {
+                leaves = false;
+                continue;
+            }
             let deep = is_deep();
-            if free && !deep {
+            if free && !deep && !leaves {
                 continue;
             }
             if (self.shot.register)(&waker) {
@@ -200,8 +210,12 @@ impl Wait<'_> {
             }
             // Only another thread can run now what this one may not: without a spare there may be none, and none may ever come.
             let park = || parker.park_until(self.deadline);
-            if !(free && deep) {
-                runtime::blocking(park);
+            if leaves {
+                // Where no spare takes its place, its own runtime may be who is needed: it helps then.
+                leaves = runtime::blocking_if_lent(park).is_some();
+            } else if !(free && deep) {
+                // Without a spare, what is queued here may be for others to run.
+                runtime::blocking_or(nudge, park);
             } else if runtime::blocking_if_lent(park).is_none() {
                 return if self.done() { Waited::Resolved } else { Waited::GivenUp(Interrupt::TooDeep) };
             }

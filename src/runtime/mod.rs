@@ -47,7 +47,7 @@ pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;
 pub(crate) use spawner::{Spawner, current_pool};
-pub(crate) use start::{blocking, blocking_if_lent, expose, helps_max};
+pub(crate) use start::{blocking, blocking_if_lent, blocking_or, expose, helps_max, is_worker};
 pub(crate) use stripe::{stripe, stripes};
 
 /// What the models under `tests/models` reach into.

@@ -76,6 +76,12 @@ impl Spawner {
         (!self.is_driven()).then(|| engine.crew(engine.resolve(pool)).slots().len())
     }
 
+    /// Whether a thread of a pool is blocked whose place no spare has taken, so that what is queued there may wait for it.
+    pub(crate) fn is_short(&self, pool: Pool) -> bool {
+        super::barrier::full(); // pairs with `lend`: either this sees that a spare is missing, or who misses it sees who asks
+        self.engine.crew(self.engine.resolve(pool)).is_wanting()
+    }
+
     /// Whether the runtime is shut down, or its threads were lost in a fork.
     pub(crate) fn is_closed(&self) -> bool {
         self.engine.refusal().is_some()

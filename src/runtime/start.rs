@@ -86,7 +86,7 @@ impl Crew {
     }
 
     /// Whether somebody blocks for whom there was no spare.
-    fn is_wanting(&self) -> bool {
+    pub(crate) fn is_wanting(&self) -> bool {
         self.surplus.load(Ordering::Relaxed).cast_signed() < 0
     }
 
@@ -156,10 +156,24 @@ pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// As [`blocking`], and calls `missing` first if no spare can take the calling worker's place.
+pub(crate) fn blocking_or<R>(missing: impl FnOnce(), f: impl FnOnce() -> R) -> R {
+    let (_lent, to_somebody) = Lent::now();
+    if !to_somebody {
+        missing();
+    }
+    f()
+}
+
 /// As [`blocking`], but does nothing if the calling thread is a worker whose place no spare can take.
 pub(crate) fn blocking_if_lent<R>(f: impl FnOnce() -> R) -> Option<R> {
     let (_lent, to_somebody) = Lent::now();
     to_somebody.then(f)
+}
+
+/// Whether the calling thread is a worker, of whatever runtime.
+pub(crate) fn is_worker() -> bool {
+    current::worker(|worker| worker.is_some())
 }
 
 /// How many waits may stand on the calling thread's stack, each inside what another one runs while it waits: one for each 64 KiB
