@@ -232,3 +232,26 @@ fn s93_a_handle_that_resolves_while_it_is_asked_gives_the_real_result() {
     });
     assert!(stages.submit_request(Request::analysis("0".into())).wait().is_ok());
 }
+
+#[test]
+fn a_borrowed_read_counts_no_reference_and_may_use_the_scheduler_or_panic() {
+    let host = files(2);
+    let (_runtime, stages) = driven(&host);
+    let file = "0".to_owned();
+    assert_eq!(stages.with_source(&file, String::len), None, "it is not there");
+    stages.submit_request(Request::source(file.clone())).wait().unwrap();
+    let source = stages.try_get_source(&file).unwrap();
+    let count = Arc::strong_count(&source);
+    let read = stages.with_source(&file, |read| {
+        assert!(std::ptr::eq(read, &*source) && Arc::strong_count(&source) == count);
+        stages.set_text(file.clone(), "edit".into());
+        assert!(stages.try_get_source(&file).is_none(), "the file has moved on");
+        // What is read outlives the read.
+        read.clone()
+    });
+    assert_eq!(read.as_deref(), Some("text"));
+    stages.submit_request(Request::source("1".into())).wait().unwrap();
+    let panics = std::panic::AssertUnwindSafe(|| stages.with_source(&"1".into(), |_| panic!("on purpose")));
+    assert!(std::panic::catch_unwind(panics).is_err());
+    assert!(stages.with_source(&"1".into(), |_| ()).is_some());
+}

@@ -39,6 +39,24 @@ impl<H: Host> Stages<H> {
         self.read(file, |revision| revision.published(clock).map(|(source, _)| source.clone()))
     }
 
+    /// Calls `f` with Source of the file's current generation, if it is there, without counting a reference: for many threads that
+    /// read one file.
+    ///
+    /// As long as `f` runs nothing is freed that any thread of the process has replaced meanwhile. So let it be short, and let it not
+    /// wait. It may use the scheduler. If it panics, so does this call.
+    pub fn with_source<R>(&self, file: &H::File, f: impl FnOnce(&H::Source) -> R) -> Option<R> {
+        let core = self.core();
+        let pinned = epoch::pin();
+        let look = || {
+            let hash = core.stripes.hash_here(file);
+            core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| slot.visible(&pinned))
+        };
+        // Hashing and comparing is the host's code.
+        let seen = catch(look).ok().flatten()?;
+        let (source, _) = seen.published(&core.shared.clock)?;
+        Some(f(source))
+    }
+
     /// Analysis of the file's current generation, if it is there.
     pub fn try_get_analysis(&self, file: &H::File) -> Option<Arc<H::Analysis>> {
         self.read(file, |revision| revision.analysis.result()?.as_ref().ok().cloned())
