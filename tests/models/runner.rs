@@ -142,7 +142,7 @@ const ALONE: &[Seeded] = &[
     ("tickets.look_first", "models::stages_whole::four_clients_ask_edit_and_drive"),
     ("submit.joins_newer", "models::stages_whole::an_edit_is_answered_from_its_own_text_or_superseded"),
     ("flight.withdraw_without_look", "models::stages_whole::batches_are_seen_whole_by_requests_readers_and_cancels"),
-    ("edges.no_look_after_hang", "models::stages_edges_whole::owners_are_answered_and_none_runs_without_its_blocker"),
+    ("edges.no_look_after_hang", "models::stages_edges_whole::an_owner_that_asks_as_the_analysis_ends_is_answered"),
     ("edges.supersede_answers", "models::stages_edges_whole::owners_are_answered_and_none_runs_without_its_blocker"),
     (
         "edges.close_forgets",

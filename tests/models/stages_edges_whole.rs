@@ -203,6 +203,24 @@ fn a_failure_reaches_who_meets_it_and_is_cleared_by_a_retry() {
     });
 }
 
+/// An owner that asks for its blocker in the moment in which the blocker's Analysis ends is answered.
+#[test]
+fn an_owner_that_asks_as_the_analysis_ends_is_answered() {
+    check(|| {
+        let (runtime, stages) = world(0);
+        stages.submit_request(Request::analysis(0)).detach();
+        stages.submit_request(Request::source(1)).detach();
+        runtime.drive_all();
+        stages.submit_request(Request::analysis(1)).detach();
+        let ends = spawn((&runtime, &stages), |_, runtime| runtime.drive_one());
+        let mut owner = stages.submit_request(Request::artifact(0, 1));
+        ends.join().unwrap();
+        runtime.drive_all();
+        assert!(owner.try_get().expect("the owner was never answered").is_ok());
+        nothing_waits(&stages);
+    });
+}
+
 /// An owner that is removed while its blocker moves on leaves nothing behind: nothing runs for nobody.
 #[test]
 fn an_owner_that_goes_while_its_blocker_moves_on_leaves_no_demand() {
