@@ -15,7 +15,7 @@ pub enum LaneKind {
     /// One at a time; beside reads, never beside a writer.
     SerialLspStatus = 1,
     /// A long build under a process-wide permit. It overlaps everything, but does not start while a writer runs. What it
-    /// builds is installed in a short exclusive step of its own, see [`LaneJob::heavy`](crate::LaneJob::heavy).
+    /// builds is installed in a short exclusive step of its own, see [`Lanes::heavy`](crate::Lanes::heavy).
     HeavyInit = 2,
     /// Exclusive: nothing of the actor but heavy builds runs beside it.
     Mutating = 3,
