@@ -298,3 +298,45 @@ fn commands_share_the_jobs_of_the_run_as_makes_do() {
     assert!(made.status.success(), "{made:?}");
     assert_eq!(peak(&tasks.read("log")), 2);
 }
+
+/// Holds so many MiB, all written to.
+fn holding(mib: u32) -> String {
+    format!("head -c {mib}M /dev/zero | tail -c {mib}M | wc -c")
+}
+
+#[test]
+fn the_memory_that_commands_held_is_kept_and_reserved_the_next_time() {
+    let big = holding(200);
+    let file = |head: &str, more: &str| {
+        let task = |name: &str| {
+            format!("[tasks.{name}]\ncommand = '{big} && echo + >> log && sleep 0.1 && echo - >> log'\n{more}")
+        };
+        format!("{head}concurrency = 4\n{}{}{}", task("a"), task("b"), task("c"))
+    };
+    let tasks = Tasks::new(&file("", ""));
+    let ran = tasks.run(&["--summary"]);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let most = ran.stdout.split_once("\nmost memory\n").expect("a list of it").1;
+    assert_eq!(
+        most.lines().filter(|line| line.ends_with(" MiB  a") || line.ends_with(" MiB  b")).count(),
+        2,
+        "{ran:?}"
+    );
+    for line in tasks.read(".shardrun/history").lines().filter(|line| line.ends_with([' ', 'a', 'b', 'c'])) {
+        let peak: u64 = line.split(' ').nth(3).unwrap().parse().unwrap();
+        assert!((200 << 20..260 << 20).contains(&peak), "{line}");
+    }
+    // 256 MiB is reserved for each, so two do not go beside each other in 400.
+    tasks.write("log", "");
+    tasks.write("shardrun.toml", &file("memory = '400MiB'\n", ""));
+    let ran = tasks.run(&[]);
+    assert_eq!((ran.status, tasks.read("log").as_str()), (0, "+\n-\n+\n-\n+\n-\n"), "{ran:?}");
+    // What a task says of itself goes before what was learned.
+    tasks.write("shardrun.toml", &file("memory = '400MiB'\n", "memory = 0\n"));
+    assert_eq!(tasks.run(&[]).status, 0);
+    tasks.write("shardrun.toml", &file("memory = '400MiB'\n", "memory = '1GiB'\n"));
+    let ran = tasks.run(&["a"]);
+    assert!(ran.status == 0 && ran.stderr.contains("a wants 1073741824 of memory"), "{ran:?}");
+    tasks.write("shardrun.toml", &file("memory = true\n", ""));
+    assert_eq!(tasks.run(&[]).status, 0);
+}

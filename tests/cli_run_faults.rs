@@ -465,3 +465,29 @@ fn a_reader_that_is_slow_gets_everything() {
     stdout.read_to_string(&mut text).unwrap();
     assert_eq!((child.wait().unwrap().code(), text.matches('x').count()), (Some(0), 3_000_000));
 }
+
+#[test]
+fn what_is_wrong_is_not_said_anywhere_if_nothing_can_be_written_and_the_status_stands() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let tasks = Tasks::new("[tasks.a]\ncommand = 'true'\n");
+    assert_eq!(tasks.command(&["no-such-task"]).stderr(full()).status().unwrap().code(), Some(2));
+    tasks.write("shardrun.toml", "colour = 1");
+    assert_eq!(tasks.command(&[]).stderr(full()).status().unwrap().code(), Some(2));
+}
+
+#[test]
+fn more_mutexes_than_a_budget_has_axes_are_no_fault_of_the_file() {
+    let mut file = String::new();
+    for at in 0..70_000 {
+        _ = writeln!(file, "[tasks.t{at}]\ncommand = 'true'\nmutex = 'm{at}'");
+    }
+    let tasks = Tasks::new(&file);
+    let ran = tasks.run(&["-n"]);
+    assert_eq!((ran.status, ran.stdout.lines().count()), (0, 70_000), "{}", ran.stderr);
+    for (at, pair) in [(0, "t0"), (1, "t1")] {
+        file = file.replacen(&format!("mutex = 'm{at}'"), "mutex = 'both'", 1);
+        assert!(file.contains(pair));
+    }
+    tasks.write("shardrun.toml", &file);
+    assert_eq!(tasks.run(&["t0", "t1"]).named("ok"), ["t0", "t1"]);
+}

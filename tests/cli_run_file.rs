@@ -53,6 +53,8 @@ fn every_fault_is_told_at_once_in_the_order_of_lines() {
 fn values_of_the_wrong_kind_are_refused() {
     let task = |line: &str| format!("[tasks.a]\ncommand = \"true\"\n{line}");
     for (line, what) in [
+        ("memory = 'much'", "`memory` must be a whole number, or a size such as \"512MiB\" or \"2GB\""),
+        ("memory = 1", "has `memory`, but the file does not say how much there is: `memory = true` or an amount"),
         ("retries = -1", "`retries` must be a whole number of at least 0"),
         ("retries = 1001", "`retries` must be at most 1000"),
         ("retries = { wait = 1 }", "`retries` must say how many `times`"),
@@ -103,7 +105,7 @@ fn what_would_not_hold_is_refused() {
     faults(
         "[pools]\np = 1\n[tasks.a]\ncommand = \"true\"\npool = \"p\"\nmutex = \"m\"",
         &[
-            "3: task a: is in a `pool`, so `resources`, `mutex` and `exclusive` would not hold for it: they are for tasks outside pools",
+            "3: task a: is in a `pool`, so `resources`, `memory`, `mutex` and `exclusive` would not hold for it: they are for tasks outside pools",
         ],
     );
     faults(

@@ -4,8 +4,9 @@
 
 mod cli;
 
-use cli::tasks::Tasks;
-use rustix::process::Signal;
+use cli::tasks::{SOON, Tasks};
+use rustix::process::{Pid, Signal, kill_process};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 /// Says that it is up, and notes when it is asked to end.
@@ -23,7 +24,7 @@ fn one(command: &str, more: &str) -> Tasks {
 
 #[test]
 fn the_first_signal_asks_all_commands_to_end() {
-    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         let tasks = one(POLITE, "");
         let begun = tasks.begin(&[]);
         tasks.hear("gate");
@@ -116,4 +117,36 @@ fn an_ignored_signal_stays_ignored() {
     std::io::Read::read_to_string(&mut stdout, &mut text).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0), "{text}");
     assert!(text.contains("2 ok, in "), "{text}");
+}
+
+#[test]
+fn a_reader_that_takes_nothing_cannot_keep_a_run_from_ending() {
+    // More than a pipe holds is printed, and nobody reads it.
+    let tasks = Tasks::new(
+        "
+concurrency = 2
+[tasks.loud]
+command = 'head -c 300000 /dev/zero'
+[tasks.slow]
+command = 'echo up > gate; exec sleep 1000'
+dependencies = ['loud']
+",
+    );
+    tasks.fifo("gate");
+    let mut child = tasks.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    tasks.hear("gate");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let until = Instant::now() + SOON;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > until {
+            child.kill().unwrap();
+            panic!("it waits for its reader for ever");
+        }
+        std::thread::yield_now();
+    };
+    tasks.nothing_is_left();
+    assert_eq!(status.code(), Some(130));
 }

@@ -44,6 +44,7 @@ pub enum Solo {
 #[derive(Debug, Default)]
 pub struct ResourceBudget {
     axes: Vec<State>,
+    places: AHashMap<String, u16>,
     costs: Costs,
     solo: Solo,
     memory: Option<Axis>,
@@ -92,15 +93,14 @@ impl ResourceBudget {
     /// # Panics
     /// With more than 2¹⁶ axes.
     pub fn axis(&mut self, name: &str, capacity: u64) -> Axis {
-        let at = match self.axes.iter().position(|axis| axis.name == name) {
-            Some(at) => at,
-            None => {
-                self.axes.push(State { name: name.to_owned(), capacity, used: 0, holders: 0 });
-                self.axes.len() - 1
-            }
-        };
-        self.axes[at].capacity = capacity;
-        Axis(u16::try_from(at).unwrap_or_else(|_| panic!("a budget has at most 65,536 axes")))
+        if let Some(at) = self.places.get(name) {
+            self.axes[usize::from(*at)].capacity = capacity;
+            return Axis(*at);
+        }
+        let at = u16::try_from(self.axes.len()).unwrap_or_else(|_| panic!("a budget has at most 65,536 axes"));
+        self.places.insert(name.to_owned(), at);
+        self.axes.push(State { name: name.to_owned(), capacity, used: 0, holders: 0 });
+        Axis(at)
     }
 
     /// A task takes so much of an axis while it runs. Said twice, the last word counts.

@@ -4,13 +4,13 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-/// Counts SIGINT, SIGTERM and SIGHUP from its making on.
+/// Counts SIGINT, SIGTERM, SIGHUP and SIGQUIT from its making on.
 pub(crate) struct Interrupts {
     /// A byte for each signal.
     heard: UnixStream,
@@ -23,7 +23,7 @@ impl Interrupts {
         let ignored = ignored();
         let (heard, tell) = UnixStream::pair()?;
         heard.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|signal| !ignored(*signal)) {
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT].into_iter().filter(|signal| !ignored(*signal)) {
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
         if ignored(SIGCHLD) {

@@ -1,6 +1,5 @@
 //! The command-line tool `shardrun`, a host of the library that uses its public face alone.
 //! It does not know how the engine works.
-#![forbid(unsafe_code)]
 
 mod cli;
 mod console;

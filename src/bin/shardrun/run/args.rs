@@ -19,7 +19,7 @@ Examples:
   shardrun run --trace t.json      besides, a trace to open in https://ui.perfetto.dev
   shardrun run --graph g.dot -n && dot -Tsvg g.dot -o g.svg
 
-The first SIGINT, SIGTERM or SIGHUP asks all commands to end (SIGTERM to the process group of each); the second kills them.
+The first SIGINT, SIGTERM, SIGHUP or SIGQUIT asks all commands to end (SIGTERM to the process group of each); the second kills them.
 
 Exit status: 0 if all tasks ended well, 1 if one failed or an output could not be written, 2 for wrong usage or a faulty file, 130
 if it was interrupted.";
@@ -71,7 +71,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub(super) trace: Option<PathBuf>,
 
-    /// Prints where the time went: the critical path, the longest tasks, the longest waits
+    /// Prints where the time went: the critical path, the longest tasks and waits, the most memory
     #[arg(long)]
     pub(super) summary: bool,
 

@@ -16,6 +16,7 @@ use shardrun::{
 };
 use std::collections::HashMap;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -98,6 +99,7 @@ struct Course<'f, 's> {
 pub(super) fn run(tasks: &[Task], chosen: &Chosen, settings: Settings, screen: &mut Screen) -> io::Result<Went> {
     let Settings { mode, policies, makeflags, output_max } = settings;
     let interrupts = Interrupts::new()?;
+    screen.patience.interrupt = Some(interrupts.as_fd().try_clone_to_owned()?);
     let minder = Minder::new(tasks, Spawner::new(makeflags)?, output_max);
     let clock = Arc::new(Monotonic(Instant::now()));
     let runtime = Runtime::builder().driver(Driver::Inline).clock(clock).build().map_err(io::Error::other)?;
@@ -178,10 +180,11 @@ impl Course<'_, '_> {
     fn interrupted(&mut self) {
         let (before, now) = (self.signals, self.interrupts.count());
         self.signals = now;
+        self.screen.patience.interrupted |= now > 0;
         if before == 0 && now > 0 {
             self.run.abort();
-            self.screen.say("shardrun: interrupted: asking what runs to end; again to kill it");
             self.minder.stop_all(Instant::now());
+            self.screen.say("shardrun: interrupted: asking what runs to end; again to kill it");
         }
         if now > 1 {
             self.minder.kill_all(Instant::now());

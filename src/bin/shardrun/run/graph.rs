@@ -3,11 +3,14 @@
 #![forbid(unsafe_code)]
 
 use super::faults::{Faults, suggestion};
-use super::shape::{Package, TaskFile};
+use super::shape::{Package, Task, TaskFile};
 use super::values::Named;
 use shardrun::{History, Plan, PlanError, ResourceBudget, TaskId};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+
+/// A budget has two axes more, for memory and for tasks that run alone.
+const AXES_MAX: usize = 65_000;
 
 /// Which tasks each task depends on, by their places in the file.
 pub(super) struct Links<'f> {
@@ -115,6 +118,10 @@ impl<'f> Links<'f> {
         if let Some(pool) = &task.pool {
             unknown(pool, "pool", self.file.pools.iter().map(|(name, _)| name.as_str()).collect());
         }
+        if let (Some((_, at)), None) = (task.memory, self.file.memory) {
+            let what = "has `memory`, but the file does not say how much there is: `memory = true` or an amount";
+            faults.add(at, Some(&task.name), what);
+        }
         for (resource, _) in &task.resources {
             unknown(resource, "resource", self.file.resources.iter().map(|(name, _)| name.as_str()).collect());
         }
@@ -172,7 +179,7 @@ impl<'f> Links<'f> {
     /// wrong in the file, also with other tasks: it is in `faults`.
     ///
     /// # Errors
-    /// If a name is none of a task.
+    /// If a name is none of a task, or there is more to be kept account of than can be.
     pub(super) fn choose(
         &self,
         names: &[String],
@@ -216,32 +223,63 @@ impl<'f> Links<'f> {
         };
         let places: Vec<usize> = (0..tasks.len()).filter(|place| wanted[*place]).collect();
         let named = places.iter().map(|place| named[*place]).collect();
-        let budget = self.budget(&plan, &places);
+        let budget = self.budget(&plan, &places, history)?;
         Ok(Some(Chosen { plan: Arc::new(plan), places, named, budget }))
     }
 
-    fn budget(&self, plan: &Plan, places: &[usize]) -> Option<ResourceBudget> {
+    /// What is reserved for a task: what it says, or what it held in earlier runs and a margin.
+    fn memory(&self, task: &Task, history: &History) -> Option<u64> {
+        let runs_here = task.command.is_some() && task.pool.is_none();
+        task.memory.map(|(bytes, _)| bytes).or_else(|| history.memory_estimate(&task.name)).filter(|_| runs_here)
+    }
+
+    fn budget(&self, plan: &Plan, places: &[usize], history: &History) -> Result<Option<ResourceBudget>, String> {
+        let memory = |place: usize| self.file.memory.and_then(|_| self.memory(&self.file.tasks[place], history));
+        let reserves = |place: usize| self.file.tasks[place].reserves() || memory(place).is_some();
         let reserving: Vec<(TaskId, usize)> =
-            plan.tasks().zip(places.iter().copied()).filter(|(_, place)| self.file.tasks[*place].reserves()).collect();
+            plan.tasks().zip(places.iter().copied()).filter(|(_, place)| reserves(*place)).collect();
         if reserving.is_empty() {
-            return None;
+            return Ok(None);
+        }
+        let users = users(reserving.iter().map(|(_, place)| &self.file.tasks[*place]));
+        if self.file.resources.len() + users.values().filter(|users| **users > 1).count() > AXES_MAX {
+            return Err(format!("there are more than {AXES_MAX} resources and mutexes that tasks share"));
         }
         let mut budget = ResourceBudget::new();
         let axis =
             |(name, amount): &'f (String, u64)| (name.as_str(), budget.axis(&format!("resource {name}"), *amount));
         let axes: HashMap<&str, _> = self.file.resources.iter().map(axis).collect();
+        if let Some(capacity) = self.file.memory {
+            let axis = budget.axis("memory", capacity);
+            budget.measure_memory(axis);
+            for (id, place) in &reserving {
+                if let Some(bytes) = memory(*place) {
+                    budget.cost(*id, axis, bytes);
+                }
+            }
+        }
         for (id, place) in reserving {
             let task = &self.file.tasks[place];
             for (resource, amount) in &task.resources {
                 budget.cost(id, axes[resource.name.as_str()], *amount);
             }
-            for mutex in &task.mutexes {
+            for mutex in task.mutexes.iter().filter(|mutex| users[mutex.as_str()] > 1) {
                 budget.mutex(id, mutex);
             }
             if task.exclusive {
                 budget.exclusive(id);
             }
         }
-        Some(budget)
+        Ok(Some(budget))
     }
+}
+
+/// By how many of the tasks each mutex is named: one alone keeps nobody waiting.
+fn users<'f>(tasks: impl Iterator<Item = &'f Task>) -> HashMap<&'f str, u32> {
+    let mut users = HashMap::new();
+    for task in tasks {
+        let names: HashSet<&str> = task.mutexes.iter().map(String::as_str).collect();
+        names.into_iter().for_each(|name| *users.entry(name).or_default() += 1);
+    }
+    users
 }

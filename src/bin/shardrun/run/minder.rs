@@ -45,6 +45,8 @@ struct Minded {
     /// None once the answer was given: then it is a task that keeps running.
     promise: Option<Promise>,
     attempts: u32,
+    /// The most bytes that an attempt held, if that is known.
+    peak: Option<u64>,
     output: Capture,
     process: Option<Process>,
     needle: Option<Needle>,
@@ -99,6 +101,7 @@ impl<'f> Minder<'f> {
             place,
             promise: Some(promise),
             attempts: 0,
+            peak: None,
             output: Capture::default(),
             process: None,
             needle: None,
@@ -245,7 +248,11 @@ impl<'f> Minder<'f> {
     /// Goes on with a task whose process may be over.
     fn go_on(&mut self, at: usize, mut minded: Minded, now: Instant) {
         match minded.process.take() {
-            Some(process) if process.is_over() => self.over(at, minded, process.finish(), now),
+            Some(process) if process.is_over() => {
+                let (end, peak) = process.finish();
+                minded.peak = minded.peak.max(peak);
+                self.over(at, minded, end, now);
+            }
             process => {
                 minded.process = process;
                 self.arm(at, &mut minded);
@@ -284,9 +291,13 @@ impl<'f> Minder<'f> {
             End::Passed => Ended::failed(1),
             _ => Ended::failed(end.code()),
         };
-        let Minded { task, attempts, output, .. } = minded;
+        let Minded { task, attempts, peak, output, .. } = minded;
         self.news.push(News::Over { task, end, attempts, output });
-        promise.keep(Ok(ended.attempts(attempts)));
+        let ended = ended.attempts(attempts);
+        promise.keep(Ok(match peak {
+            Some(bytes) => ended.peak_memory(bytes),
+            None => ended,
+        }));
         self.forget(at);
     }
 

@@ -1,6 +1,5 @@
 //! `shardrun run`: the tasks of a file, each after those that it depends on, several at a time.
 //! It does not know how a run is decided; that is the library's.
-#![forbid(unsafe_code)]
 
 mod answer;
 mod args;
@@ -11,10 +10,12 @@ mod graph;
 mod minder;
 mod parse;
 mod process;
+mod reap;
 mod report;
 mod screen;
 mod shape;
 mod spawn;
+mod stream;
 mod values;
 
 pub(crate) use args::RunArgs;
@@ -26,7 +27,7 @@ use screen::Screen;
 use shape::TaskFile;
 use shardrun::{ContinueMode, Driver, History, JobClient, JobServer, Policy, Run, RunReport, Runtime, TaskCx, TaskId};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,11 +45,15 @@ const INTERRUPTED: u8 = 130;
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
     match prepare(args) {
         Ok(prepared) => prepared.run(args),
-        Err(lines) => {
-            lines.iter().for_each(|line| eprintln!("shardrun: {line}"));
-            ExitCode::from(USAGE)
-        }
+        Err(lines) => refuse(&lines),
     }
+}
+
+/// Says what is wrong, as far as it can be said anywhere.
+fn refuse(lines: &[String]) -> ExitCode {
+    let text: String = lines.iter().map(|line| format!("shardrun: {line}\n")).collect();
+    _ = io::stderr().lock().write_all(text.as_bytes());
+    ExitCode::from(USAGE)
 }
 
 /// A file that was read, and where it stands.
@@ -99,12 +104,8 @@ fn find() -> Option<PathBuf> {
 impl Prepared {
     fn run(self, args: &RunArgs) -> ExitCode {
         let links = Links::new(&self.file, &self.faults);
-        let usage = |lines: Vec<String>| {
-            lines.iter().for_each(|line| eprintln!("shardrun: {line}"));
-            ExitCode::from(USAGE)
-        };
         if !self.faults.are_none() {
-            return usage(self.faults.lines());
+            return refuse(&self.faults.lines());
         }
         let history = self.folder.join(HISTORY);
         let (mut past, warnings) = if args.no_history { Default::default() } else { History::load(&history) };
@@ -113,8 +114,8 @@ impl Prepared {
         let concurrency = if args.dry_run { 1 } else { wanted.unwrap_or_else(cpus) };
         let chosen = match links.choose(&args.tasks, &past, concurrency, &self.faults) {
             Ok(Some(chosen)) => chosen,
-            Ok(None) => return usage(self.faults.lines()),
-            Err(what) => return usage(vec![what]),
+            Ok(None) => return refuse(&self.faults.lines()),
+            Err(what) => return refuse(&[what]),
         };
         let explained: Result<Vec<TaskId>, String> = args
             .explain
@@ -125,7 +126,7 @@ impl Prepared {
             .collect();
         let explained = match explained {
             Ok(explained) => explained,
-            Err(what) => return usage(vec![what]),
+            Err(what) => return refuse(&[what]),
         };
         let mut screen = Screen::new(chosen.plan.clone(), args.quiet, !args.no_progress);
         warnings.iter().for_each(|warning| screen.say(&format!("shardrun: {warning}")));

@@ -5,23 +5,24 @@
 use super::faults::Faults;
 use super::shape::{Command, GRACE, MODES, Package, Retries, Task, TaskFile};
 use super::values::{Field, Named, Section};
-use shardrun::ContinueMode;
+use shardrun::{ContinueMode, Memory};
 use std::time::Duration;
 use toml::de::DeTable;
 
-const FILE_KEYS: [&str; 10] = [
+const FILE_KEYS: [&str; 11] = [
     "concurrency",
     "continue",
     "default",
     "environment",
     "grace",
     "jobserver",
+    "memory",
     "packages",
     "pools",
     "resources",
     "tasks",
 ];
-const TASK_KEYS: [&str; 14] = [
+const TASK_KEYS: [&str; 15] = [
     "command",
     "dependencies",
     "description",
@@ -29,6 +30,7 @@ const TASK_KEYS: [&str; 14] = [
     "environment",
     "exclusive",
     "grace",
+    "memory",
     "mutex",
     "persistent",
     "pool",
@@ -38,11 +40,12 @@ const TASK_KEYS: [&str; 14] = [
     "timeout",
 ];
 /// Keys that mean something for a command only.
-const COMMAND_KEYS: [&str; 11] = [
+const COMMAND_KEYS: [&str; 12] = [
     "directory",
     "environment",
     "exclusive",
     "grace",
+    "memory",
     "mutex",
     "persistent",
     "pool",
@@ -82,6 +85,7 @@ fn read(mut top: Section<'_>, faults: &Faults, file: &mut TaskFile) {
     for field in fields(top.take("resources")) {
         file.resources.extend(field.amount().map(|amount| (field.key.to_owned(), amount)));
     }
+    file.memory = top.take("memory").and_then(|field| memory(&field));
     for field in fields(top.take("packages")) {
         let package = |on| Package { name: field.key.to_owned(), on };
         file.packages.extend(field.strings().map(package));
@@ -99,6 +103,15 @@ fn read(mut top: Section<'_>, faults: &Faults, file: &mut TaskFile) {
 
 fn fields(table: Option<Field<'_>>) -> Vec<Field<'_>> {
     table.and_then(|table| table.section()).map(Section::all).unwrap_or_default()
+}
+
+/// How much memory there is: what is said, or what the system says.
+fn memory(field: &Field<'_>) -> Option<u64> {
+    if !field.is_true() {
+        return field.amount_or("must be true, for all that there is, or a size such as \"512MiB\" or \"2GB\"");
+    }
+    let memory = Memory::now().map(|memory| memory.total);
+    memory.or_else(|| field.wrong("is true, but the system does not say how much there is: say it here"))
 }
 
 fn mode(field: &Field<'_>) -> Option<ContinueMode> {
@@ -148,6 +161,7 @@ fn task<'a>(field: &Field<'a>, faults: &Faults, grace: Duration, shared: &Enviro
         directory: keys.take("directory").and_then(|field| field.string()).map(|text| text.name),
         pool: keys.take("pool").and_then(|field| field.string()),
         resources: Vec::new(),
+        memory: keys.take("memory").and_then(|field| Some((field.amount()?, field.at))),
         mutexes: Vec::new(),
         exclusive: keys.take("exclusive").and_then(|field| field.bool()).unwrap_or(false),
         retries: keys.take("retries").and_then(|field| retries(&field)).unwrap_or_default(),
@@ -193,7 +207,7 @@ fn check(task: &Task, faults: &Faults) {
     let wrong = |what: &str| faults.add(task.at, Some(&task.name), what);
     if task.pool.is_some() && task.reserves() {
         wrong(
-            "is in a `pool`, so `resources`, `mutex` and `exclusive` would not hold for it: they are for tasks outside pools",
+            "is in a `pool`, so `resources`, `memory`, `mutex` and `exclusive` would not hold for it: they are for tasks outside pools",
         );
     }
     if task.ready.is_some() && !task.persistent {

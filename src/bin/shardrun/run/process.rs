@@ -9,13 +9,13 @@
 //! command half of what all else costs.
 #![forbid(unsafe_code)]
 
+use super::reap::{Reaped, reap};
 use super::shape::Task;
 use super::spawn::Started;
 use rustix::process::{PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 /// How long an output may stay open once the process has ended.
@@ -208,10 +208,11 @@ impl Process {
         }
     }
 
-    /// It is over: kills what is left of its group, and says how it ended.
-    pub(super) fn finish(mut self) -> End {
-        let status = self.reap();
-        match (self.why, status) {
+    /// It is over: kills what is left of its group, and says how it ended, and how much memory it held at its peak.
+    pub(super) fn finish(mut self) -> (End, Option<u64>) {
+        let reaped = self.reap();
+        let peak = reaped.as_ref().ok().and_then(|reaped| reaped.peak);
+        let end = match (self.why, reaped.map(|reaped| reaped.status)) {
             (Some(Why::Stopped), _) => End::Stopped,
             (Some(Why::TimedOut), _) => End::TimedOut,
             (None, Err(_)) => End::Lost,
@@ -220,13 +221,14 @@ impl Process {
                 (Some(code), _) => End::Failed(code),
                 (None, signal) => End::Signal(signal.unwrap_or(0)),
             },
-        }
+        };
+        (end, peak)
     }
 
-    fn reap(&mut self) -> io::Result<ExitStatus> {
+    fn reap(&mut self) -> io::Result<Reaped> {
         self.signal(Signal::KILL);
-        let Some(mut started) = self.started.take() else { return Err(ErrorKind::NotFound.into()) };
-        started.child.wait()
+        let Some(started) = self.started.take() else { return Err(ErrorKind::NotFound.into()) };
+        reap(started.pid)
     }
 }
 

@@ -91,7 +91,21 @@ pub(super) fn summary(report: &RunReport) -> String {
     most(&mut text, report, "longest", |task| report.outcome(task).duration());
     most(&mut text, report, "longest waits for a slot", |task| report.outcome(task).slot_wait());
     most(&mut text, report, "longest waits for resources", |task| report.outcome(task).held().unwrap_or_default());
+    let mut peaks: Vec<(u64, TaskId)> =
+        report.outcomes().filter_map(|outcome| Some((outcome.peak_memory()?, outcome.task()))).collect();
+    peaks.sort_by_key(|(peak, task)| (Reverse(*peak), *task));
+    if !peaks.is_empty() {
+        _ = writeln!(text, "most memory");
+    }
+    for (peak, task) in peaks.into_iter().take(SHOWN) {
+        _ = writeln!(text, "  {:>12}  {}", memory(peak), plan.name(task));
+    }
     text
+}
+
+/// Bytes for people.
+fn memory(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 fn most(text: &mut String, report: &RunReport, what: &str, of: impl Fn(TaskId) -> Duration) {

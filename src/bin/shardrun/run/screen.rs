@@ -5,10 +5,11 @@
 use super::capture::Capture;
 use super::minder::told;
 use super::process::End;
+use super::stream::{Patience, write_all};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shardrun::{Plan, Tally, TaskId, TaskOutcome, TaskStatus};
 use std::fmt;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -35,6 +36,8 @@ pub(super) struct Screen {
     /// To be written to standard output.
     out: Vec<u8>,
     broken: bool,
+    /// How long output waits for its reader.
+    pub(super) patience: Patience,
     /// Blocks of failed tasks.
     held: Vec<u8>,
     /// Whether anything went wrong that is no task's failure.
@@ -46,7 +49,8 @@ impl Screen {
         let color = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let bar = (progress && !quiet && io::stderr().is_terminal()).then(|| bar(plan.len()));
         let (running, out, held) = (Vec::new(), Vec::new(), Vec::new());
-        Self { plan, quiet, color, bar, running, done: 0, out, broken: false, held, troubled: false }
+        let patience = Patience::of_stdout();
+        Self { plan, quiet, color, bar, running, done: 0, out, broken: false, patience, held, troubled: false }
     }
 
     /// Whether something on the screen changes by time alone.
@@ -144,7 +148,8 @@ impl Screen {
     /// Says something on standard error. What cannot be written there is dropped: there is no better place.
     pub(super) fn say(&mut self, line: &str) {
         self.flush();
-        let write = || drop(io::stderr().lock().write_all(format!("{line}\n").as_bytes()));
+        let patience = self.patience.for_stderr();
+        let write = || drop(write_all(io::stderr(), format!("{line}\n").as_bytes(), &patience));
         match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -166,10 +171,7 @@ impl Screen {
         if self.broken {
             return;
         }
-        let write = || {
-            let mut stdout = io::stdout().lock();
-            write_all(&mut stdout, &out).and_then(|()| stdout.flush())
-        };
+        let write = || write_all(io::stdout(), &out, &self.patience);
         let written = match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
@@ -220,20 +222,6 @@ impl Screen {
         self.out.extend_from_slice(text.as_bytes());
         self.flush();
     }
-}
-
-/// As `Write::write_all`, and waits where the other side was told not to.
-fn write_all(to: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match to.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 fn bar(tasks: usize) -> ProgressBar {

@@ -17,6 +17,8 @@ pub(super) struct TaskFile {
     pub(super) pools: Vec<(String, u32)>,
     /// Names and how much there is.
     pub(super) resources: Vec<(String, u64)>,
+    /// Bytes that commands may take in all.
+    pub(super) memory: Option<u64>,
     pub(super) packages: Vec<Package>,
     /// What is run if no task is named. Without a word it is all.
     pub(super) default: Option<Vec<Named>>,
@@ -89,6 +91,8 @@ pub(super) struct Task {
     pub(super) directory: Option<String>,
     pub(super) pool: Option<Named>,
     pub(super) resources: Vec<(Named, u64)>,
+    /// Bytes that it is said to take, and where; without a word, what it took in earlier runs.
+    pub(super) memory: Option<(u64, usize)>,
     pub(super) mutexes: Vec<String>,
     pub(super) exclusive: bool,
     pub(super) retries: Retries,
@@ -107,7 +111,7 @@ impl Task {
 
     /// Whether policies decide when it starts.
     pub(super) fn reserves(&self) -> bool {
-        !self.resources.is_empty() || !self.mutexes.is_empty() || self.exclusive
+        !self.resources.is_empty() || !self.mutexes.is_empty() || self.exclusive || self.memory.is_some()
     }
 }
 

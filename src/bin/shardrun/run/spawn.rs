@@ -9,11 +9,10 @@ use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader};
 use std::os::unix::process::CommandExt;
 use std::path::{self, Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-/// A command that was started.
+/// A command that was started, and has to be reaped.
 pub(super) struct Started {
-    pub(super) child: Child,
     /// Of the process, and of the group that it leads.
     pub(super) pid: Pid,
     /// None once it was closed.
@@ -64,7 +63,7 @@ impl Spawner {
         words.stdin(Stdio::inherit()).stdout(input.try_clone()?).stderr(input).process_group(0);
         let child = words.spawn().map_err(|error| failure(error, &program, directory))?;
         // With `words` this process's last hold of the pipe's other end goes.
-        Ok(Started { pid: Pid::from_child(&child), child, output: Some(output) })
+        Ok(Started { pid: Pid::from_child(&child), output: Some(output) })
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Field<'a> {
     task: Option<&'a str>,
     pub(super) key: &'a str,
     pub(super) key_at: usize,
-    at: usize,
+    pub(super) at: usize,
     value: &'a DeValue<'a>,
 }
 
@@ -80,6 +80,10 @@ impl<'a> Field<'a> {
 
     pub(super) fn is_string(&self) -> bool {
         matches!(self.value, DeValue::String(_))
+    }
+
+    pub(super) fn is_true(&self) -> bool {
+        matches!(self.value, DeValue::Boolean(true))
     }
 
     pub(super) fn is_false(&self) -> bool {
@@ -158,13 +162,18 @@ impl<'a> Field<'a> {
 
     /// An amount: a whole number, or a text such as `512MiB`.
     pub(super) fn amount(&self) -> Option<u64> {
+        self.amount_or("must be a whole number, or a size such as \"512MiB\" or \"2GB\"")
+    }
+
+    /// The same, with other words for what is none.
+    pub(super) fn amount_or(&self, what: &str) -> Option<u64> {
         let amount = match self.value {
             DeValue::String(text) => bytes(text),
             _ => self.whole(),
         };
         match amount {
             Some(amount) => Some(amount),
-            None => self.wrong("must be a whole number, or a size such as \"512MiB\" or \"2GB\""),
+            None => self.wrong(what),
         }
     }
 
