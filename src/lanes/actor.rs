@@ -226,9 +226,9 @@ where
     }
 
     /// Whether the queues are to be swept: more lie there dead than alive.
-    pub(super) fn is_to_be_swept(&self, lie: usize) -> bool {
+    pub(super) fn is_to_be_swept(&self, lie: impl FnOnce() -> usize) -> bool {
         let dead = self.dead.load(Ordering::Relaxed) as usize;
-        dead > 64 && dead * 2 > lie && {
+        dead > 64 && dead * 2 > lie() && {
             self.dead.store(0, Ordering::Relaxed);
             true
         }

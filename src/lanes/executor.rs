@@ -84,13 +84,15 @@ pub(super) struct Shared<K, C> {
 }
 
 fn steal<T>(queue: &Injector<T>) -> Option<T> {
-    loop {
+    // A look costs no barrier; who stops for having found nothing looks again behind one.
+    while !queue.is_empty() {
         match queue.steal() {
             Steal::Success(found) => return Some(found),
             Steal::Empty => return None,
             Steal::Retry => {}
         }
     }
+    None
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {

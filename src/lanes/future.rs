@@ -5,7 +5,7 @@
 
 use super::answer::LaneError;
 use super::current;
-use super::job::{JobCell, Queued};
+use super::job::{JobCell, JobRef, Queued};
 use super::work::{JobFuture, Work};
 use crate::admission::ContextScope;
 use crate::flight::{catch, drop_contained, spawn_future_with};
@@ -67,7 +67,8 @@ where
         let polled = {
             let _context = ContextScope::enter(meta.context());
             let shared = &meta.actor.shared;
-            let _current = current::enter(this.job.clone(), shared.identity(), meta.actor.incarnation, meta.lane());
+            let job: JobRef<K, C> = this.job.clone();
+            let _current = current::enter(&job, shared.identity(), meta.actor.incarnation, meta.lane());
             catch(|| future.as_mut().poll(cx))
         };
         match polled {

@@ -124,8 +124,8 @@ impl<K, C> Meta<K, C> {
 /// What the executor does with a job. `run`, `deliver` and `lead` are for who has claimed it, `answer` for who has ended it.
 pub(super) trait Queued<K, C>: FlightRef + Cancels {
     fn meta(&self) -> &Meta<K, C>;
-    /// Runs the next step of it. For the one that has started it.
-    fn run(self: Arc<Self>, cx: &LaneCx<K, C>) -> Ran;
+    /// Runs the next step of it. For the one that has started it, with the `cx` of this very job.
+    fn run(&self, cx: &LaneCx<K, C>) -> Ran;
     /// Tells the result that `run` has left, also to those who follow.
     fn deliver(&self);
     /// Ends it without a result of its own: drops what it would have run, and tells `error`, also to those who follow.
@@ -174,8 +174,7 @@ where
 }
 
 /// Posts a job to its actor, or gives it back if the mailbox is sealed.
-pub(super) fn post<K, C>(job: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
-    let actor = job.meta().actor.clone();
+pub(super) fn post<K, C>(actor: &Actor<K, C>, job: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
     let raw = Arc::into_raw(job).cast::<Meta<K, C>>().cast_mut();
     // SAFETY: an `Arc` is never null. The whole cell is behind the pointer, since it was made from the reference to the whole.
     // The counted reference keeps it alive until `taken` makes a reference of it again; and a job hangs in one mailbox at a time.
@@ -282,7 +281,7 @@ where
         &self.meta
     }
 
-    fn run(self: Arc<Self>, cx: &LaneCx<K, C>) -> Ran {
+    fn run(&self, cx: &LaneCx<K, C>) -> Ran {
         // SAFETY: the caller has started it.
         let Some(work) = (unsafe { self.take_work() }) else { unreachable!("a job is started once a step") };
         let (result, panicked) = match catch(|| work.step(cx)) {
@@ -295,8 +294,11 @@ where
                 return Ran::Built;
             }
             Ok(Step::Future(future)) => {
-                let spawner = self.meta.actor.shared.spawner.clone();
-                future::spawn(&spawner, self, future);
+                let counted = Arc::into_raw(cx.job.clone()).cast::<Self>();
+                // SAFETY: `cx` is of this very job, says the caller, so the cell behind the reference is of this type; the
+                // pointer came from the reference to the whole, and its count goes along.
+                let job = unsafe { Arc::from_raw(counted) };
+                future::spawn(&self.meta.actor.shared.spawner, job, future);
                 return Ran::Away;
             }
             Err(report) => (Err(LaneError::Panicked(report)), true),
@@ -457,11 +459,15 @@ impl<K, C, W: Work<K, C>> Drop for JobCell<K, C, W> {
         }
         self.work.with_mut(|work| {
             // SAFETY: nobody else has it any more.
-            trampoline::dispose(unsafe { (*work).take() });
+            if let Some(work) = unsafe { (*work).take() } {
+                trampoline::dispose(work);
+            }
         });
         self.result.with_mut(|result| {
             // SAFETY: as above.
-            trampoline::dispose(unsafe { (*result).take() });
+            if let Some(result) = unsafe { (*result).take() } {
+                trampoline::dispose(result);
+            }
         });
     }
 }

@@ -41,6 +41,7 @@ mod queue;
 mod registry;
 mod room;
 mod runner;
+mod share;
 mod slots;
 mod snapshot;
 mod submit;

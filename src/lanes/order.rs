@@ -67,6 +67,19 @@ pub(super) struct Interactive {
     pub(super) until: Option<u64>,
 }
 
+impl Flood {
+    /// Nothing but reads is queued: no turns are taken.
+    pub(super) fn is_over(&mut self) {
+        self.on = false;
+    }
+}
+
+/// Whether a read could run beside what runs.
+pub(super) fn lets_read(limits: &Limits, seen: Seen) -> bool {
+    let (reads, status) = (seen.running(LaneKind::PureRead), seen.running(LaneKind::SerialLspStatus));
+    seen.running(LaneKind::Mutating) == 0 && reads < limits.read_cap && reads + status < limits.actor_cap
+}
+
 impl View {
     /// Whether a job of a lane could run beside what runs, apart from what is process-wide.
     pub(super) fn is_free(&self, lane: LaneKind) -> bool {
@@ -77,7 +90,7 @@ impl View {
         let (reads, status) = (running(LaneKind::PureRead), running(LaneKind::SerialLspStatus));
         let capacity = reads + status < self.limits.actor_cap;
         match lane {
-            LaneKind::PureRead => reads < self.limits.read_cap && capacity,
+            LaneKind::PureRead => lets_read(&self.limits, self.seen),
             LaneKind::SerialLspStatus => status == 0 && capacity,
             LaneKind::HeavyInit => true,
             LaneKind::Mutating => !self.has_readers(),
@@ -133,12 +146,6 @@ impl View {
         self.has_readers() && (self.writer_is_due(&mut flood) || self.maintenance_is_aged())
     }
 
-    /// Whether nothing but reads is queued, which is so most of the time: then there is nothing to put in order.
-    fn only_reads(&self) -> bool {
-        let reads = self.interactive[LaneKind::PureRead as usize].is_some();
-        reads && self.maintenance.iter().all(Option::is_none) && self.interactive.iter().flatten().count() == 1
-    }
-
     /// The interactive lanes that come into question, in order.
     pub(super) fn interactive(&self, flood: &mut Flood) -> Interactive {
         if self.seen.running(LaneKind::Mutating) > 0 {
@@ -148,13 +155,6 @@ impl View {
             return self.in_order_of_arrival();
         }
         let mut found = Interactive::default();
-        if self.only_reads() {
-            flood.on = false;
-            if self.is_free(LaneKind::PureRead) {
-                found.tries.push(LaneKind::PureRead);
-            }
-            return found;
-        }
         let due = self.writer_is_due(flood);
         let aged_writer =
             self.maintenance_is_aged() && self.next_maintenance().is_some_and(|(lane, _)| lane == LaneKind::Mutating);

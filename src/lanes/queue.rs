@@ -29,6 +29,8 @@ pub(super) struct Drains {
 /// The queues of an actor that is not idle.
 pub(super) struct Queues<K, C> {
     lanes: [[VecDeque<Entry<K, C>>; LANES]; 2],
+    /// A bit a lane that holds anything, see `bit`.
+    filled: u16,
     /// Reads that run under the share of the job that submitted them.
     pub(super) nested: VecDeque<Entry<K, C>>,
     /// Jobs that wait for another to be over.
@@ -41,10 +43,15 @@ pub(super) struct Queues<K, C> {
     pub(super) timer: u64,
 }
 
+fn bit(class: LaneClass, lane: LaneKind) -> u16 {
+    1 << (class as usize * LANES + lane as usize)
+}
+
 impl<K, C> Queues<K, C> {
     pub(super) fn new() -> Self {
         Self {
             lanes: std::array::from_fn(|_| std::array::from_fn(|_| VecDeque::new())),
+            filled: 0,
             nested: VecDeque::new(),
             fenced: Vec::new(),
             arrivals: 0,
@@ -57,7 +64,7 @@ impl<K, C> Queues<K, C> {
 
     /// Whether nothing would be lost with it.
     pub(super) fn is_empty(&self) -> bool {
-        self.lanes.iter().flatten().all(VecDeque::is_empty)
+        self.filled == 0
             && self.nested.is_empty()
             && self.fenced.is_empty()
             && self.lines.is_empty()
@@ -66,8 +73,17 @@ impl<K, C> Queues<K, C> {
             && self.timer == u64::MAX
     }
 
-    fn lane(&mut self, class: LaneClass, lane: LaneKind) -> &mut VecDeque<Entry<K, C>> {
-        &mut self.lanes[class as usize][lane as usize]
+    /// Whether nothing but interactive reads is queued, which is so most of the time.
+    pub(super) fn only_reads(&self) -> bool {
+        self.filled == bit(LaneClass::Interactive, LaneKind::PureRead) && self.nested.is_empty()
+    }
+
+    /// Notes which lanes hold anything, after some were emptied one by one.
+    fn note_filled(&mut self) {
+        let bits = LaneClass::ALL.into_iter().flat_map(|class| LaneKind::ALL.map(|lane| (class, lane)));
+        self.filled = bits
+            .filter(|(class, lane)| !self.lanes[*class as usize][*lane as usize].is_empty())
+            .fold(0, |filled, (class, lane)| filled | bit(class, lane));
     }
 
     /// A job has come.
@@ -81,7 +97,8 @@ impl<K, C> Queues<K, C> {
             self.nested.push_back(entry);
         } else {
             let (class, lane) = (meta.class(), meta.lane());
-            self.lane(class, lane).push_back(entry);
+            self.filled |= bit(class, lane);
+            self.lanes[class as usize][lane as usize].push_back(entry);
         }
     }
 
@@ -121,6 +138,7 @@ impl<K, C> Queues<K, C> {
             purge(queue, trash);
         }
         purge(&mut self.nested, trash);
+        self.note_filled();
         trash.len() - before
     }
 
@@ -138,6 +156,7 @@ impl<K, C> Queues<K, C> {
         }
         self.nested.retain(&mut keep);
         self.fenced.retain(&mut keep);
+        self.note_filled();
     }
 
     /// The jobs of a class, in order of arrival.
@@ -171,17 +190,24 @@ impl<K, C> Queues<K, C> {
 
     /// Takes the head of a lane.
     pub(super) fn pop(&mut self, class: LaneClass, lane: LaneKind) -> Option<Entry<K, C>> {
-        self.lane(class, lane).pop_front()
+        let queue = &mut self.lanes[class as usize][lane as usize];
+        let entry = queue.pop_front();
+        if queue.is_empty() {
+            self.filled &= !bit(class, lane);
+        }
+        entry
     }
 
     /// Puts back what was just taken.
     pub(super) fn put_back(&mut self, class: LaneClass, lane: LaneKind, entry: Entry<K, C>) {
-        self.lane(class, lane).push_front(entry);
+        self.filled |= bit(class, lane);
+        self.lanes[class as usize][lane as usize].push_front(entry);
     }
 
     /// Takes everything out, in order of arrival.
     pub(super) fn take_all(&mut self) -> Vec<JobRef<K, C>> {
         let mut all: Vec<Entry<K, C>> = self.lanes.iter_mut().flatten().flat_map(VecDeque::drain_all).collect();
+        self.filled = 0;
         all.extend(self.nested.drain(..));
         all.append(&mut self.fenced);
         all.sort_by_key(|entry| entry.arrival);

@@ -133,9 +133,9 @@ where
     let cx = LaneCx { job };
     let ran = {
         let _context = ContextScope::enter(meta_context(&cx));
-        let _current = current::enter(cx.job.clone(), shared.identity(), cx.incarnation(), lane);
+        let _current = current::enter(&cx.job, shared.identity(), cx.incarnation(), lane);
         let _active = flight::enter(shared.slots.id(slot));
-        cx.job.clone().run(&cx)
+        cx.job.run(&cx)
     };
     match ran {
         Ran::Over { panicked } => over(shared, &cx.job, slot, panicked),
@@ -218,7 +218,7 @@ where
         job.answer(LaneError::Cancelled);
         return;
     }
-    match post(job) {
+    match post(&actor, job) {
         Ok(()) => actor.poke(class),
         Err(job) => {
             super::cancel::refuse(&*job, actor.why_closed());

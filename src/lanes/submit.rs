@@ -241,7 +241,7 @@ where
                 let _ = cell.meta().deadline.set(timer);
             }
         }
-        match post(cell as JobRef<K, C>) {
+        match post(self, cell) {
             Ok(()) => self.poke(class),
             Err(job) => {
                 cancel::refuse(&*job, self.why_closed());

@@ -8,16 +8,12 @@
 use super::actor::{Actor, Inside};
 use super::held::{Held, Place};
 use super::job::{JobRef, follow};
-use super::kind::{LaneClass, LaneKind, Quantum};
-use super::order::View;
+use super::kind::{LaneClass, LaneKind};
+use super::order::{View, lets_read};
 use super::queue::{Entry, Queues};
 use super::room::Waiter;
 use super::word::Seen;
 use crate::sync::Arc;
-use crate::sync::stat::Ordering;
-
-/// How many times its share an actor may be in debt.
-const DEBT_SHARES: i64 = 10_000;
 
 /// What a visit brings along.
 pub(super) struct Visit<'a, K, C> {
@@ -92,7 +88,7 @@ where
             aged: false,
         };
         // SAFETY: the turn is ours until the word is left.
-        unsafe { self.with_inside(|inside| self.renew(inside, &visit)) };
+        unsafe { self.with_inside(|inside| self.renew(inside, visit.renews)) };
         let admitted = loop {
             // SAFETY: as above.
             let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, &mut visit, &mut outside)) };
@@ -193,30 +189,6 @@ where
         inside.credit += self.price();
     }
 
-    /// What an admission costs at once.
-    fn price(&self) -> i64 {
-        match self.shared.config.quantum {
-            Quantum::Jobs(_) => 1,
-            Quantum::Time(_) => 0,
-        }
-    }
-
-    /// Renews the actor's share, and charges what has been used.
-    fn renew(&self, inside: &mut Inside<K, C>, visit: &Visit<'_, K, C>) {
-        let share = match self.shared.config.quantum {
-            Quantum::Jobs(jobs) => i64::from(jobs),
-            Quantum::Time(time) => i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / DEBT_SHARES),
-        };
-        let share = share.saturating_mul(i64::from(self.options.weight));
-        if self.cost.load(Ordering::Relaxed) > 0 {
-            let cost = i64::try_from(self.cost.swap(0, Ordering::Relaxed)).unwrap_or(i64::MAX);
-            inside.credit = inside.credit.saturating_sub(cost).max(share.saturating_mul(-DEBT_SHARES));
-        }
-        if visit.renews {
-            inside.credit = inside.credit.saturating_add(share).min(share);
-        }
-    }
-
     /// Takes in what was posted.
     fn take_in(&self, inside: &mut Inside<K, C>, visit: &mut Visit<'_, K, C>, outside: &mut Outside<K, C>) {
         for job in self.posted() {
@@ -255,7 +227,7 @@ where
             inside.credit = inside.credit.min(0);
             return Decision::Leave { again: None };
         };
-        if self.is_to_be_swept(queues.len()) {
+        if self.is_to_be_swept(|| queues.len()) {
             queues.sweep(&mut outside.trash);
         }
         queues.unfence();
@@ -333,6 +305,9 @@ where
         visit: &mut Visit<'_, K, C>,
         outside: &mut Outside<K, C>,
     ) -> Decision<K, C> {
+        if queues.only_reads() && queues.lines.is_empty() && self.grants.is_empty() {
+            return self.choose_read(queues, credit, seen, visit, outside);
+        }
         let view = self.view(queues, seen, visit.now);
         self.leave_lines(queues, &view);
         if !queues.nested.is_empty()
@@ -367,7 +342,7 @@ where
                     continue;
                 }
             }
-            if let Some(decision) = self.take(queues, &view, (class, lane), held, outside) {
+            if let Some(decision) = self.take(queues, view.seen, (class, lane), held, outside) {
                 if matches!(decision, Decision::Admit { .. }) {
                     view.admitted(lane, &mut queues.flood);
                     *credit -= self.price();
@@ -382,6 +357,30 @@ where
         }
         self.arm(queues, &view, found.until, outside);
         Decision::Leave { again: None }
+    }
+
+    /// As [`choose`](Self::choose) where nothing but reads is queued: there is nothing to put in order, and no age matters.
+    fn choose_read(
+        &self,
+        queues: &mut Queues<K, C>,
+        credit: &mut i64,
+        seen: Seen,
+        visit: &Visit<'_, K, C>,
+        outside: &mut Outside<K, C>,
+    ) -> Decision<K, C> {
+        if *credit <= 0 && !visit.alone && visit.place.is_none() {
+            return Decision::Leave { again: Some(LaneClass::Interactive) };
+        }
+        queues.flood.is_over();
+        if !lets_read(&self.shared.limits, seen) {
+            return Decision::Leave { again: None };
+        }
+        let lane = (LaneClass::Interactive, LaneKind::PureRead);
+        let decision = self.take(queues, seen, lane, Held::default(), outside);
+        if matches!(decision, Some(Decision::Admit { .. })) {
+            *credit -= self.price();
+        }
+        decision.unwrap_or(Decision::Again)
     }
 
     /// Leaves the lines for heavy permits that nobody here needs.
@@ -400,7 +399,7 @@ where
     fn take(
         &self,
         queues: &mut Queues<K, C>,
-        view: &View,
+        seen: Seen,
         (class, lane): (LaneClass, LaneKind),
         held: Held,
         outside: &mut Outside<K, C>,
@@ -417,8 +416,8 @@ where
             return Some(Decision::Again);
         }
         // A writer's own end has the actor looked at again; before that nothing can start.
-        let left = view.seen.queued(class) + view.seen.queued(other(class)) > 1;
-        let more = if view.seen.queued(LaneClass::Interactive) > usize::from(class == LaneClass::Interactive) {
+        let left = seen.queued(class) + seen.queued(class.other()) > 1;
+        let more = if seen.queued(LaneClass::Interactive) > usize::from(class == LaneClass::Interactive) {
             LaneClass::Interactive
         } else {
             LaneClass::Maintenance
@@ -456,7 +455,7 @@ where
                 Decision::Leave { again: Some(class) }
             });
         }
-        self.take(queues, view, (class, lane), held, outside)
+        self.take(queues, view.seen, (class, lane), held, outside)
     }
 
     /// Has the actor looked at when time alone changes what may run.
@@ -472,11 +471,4 @@ where
 /// The queues of the actor; the spare ones, or new ones, if it has none.
 fn queues_of<'a, K, C>(inside: &'a mut Inside<K, C>, visit: &mut Visit<'_, K, C>) -> &'a mut Box<Queues<K, C>> {
     inside.queues.get_or_insert_with(|| visit.spare.take().unwrap_or_else(|| Box::new(Queues::new())))
-}
-
-fn other(class: LaneClass) -> LaneClass {
-    match class {
-        LaneClass::Interactive => LaneClass::Maintenance,
-        LaneClass::Maintenance => LaneClass::Interactive,
-    }
 }

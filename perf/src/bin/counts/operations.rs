@@ -3,7 +3,10 @@
 //!
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
-use shardrun::{CountedRun, Dependencies, Driver, Place, Plan, Policy, Request, ResourceBudget, Run, Runtime, Stages};
+use shardrun::{
+    ActorRef, CountedRun, Dependencies, Driver, LaneKind, Lanes, LanesConfig, Place, Plan, Policy, Request,
+    ResourceBudget, Run, Runtime, Stages,
+};
 use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
 use std::hint::black_box;
@@ -39,6 +42,8 @@ pub const ALL: &[Operation] = &[
     ("graph-weighed-task", 20_000, graph_weighed),
     ("graph-limited-task", 20_000, graph_limited),
     ("graph-held-start", 24_000, graph_held),
+    ("lane-job-own", 8_192, lane_own),
+    ("lane-job-outside", 8_192, lane_outside),
 ];
 
 /// Files, or keys, that exist before an operation on old ones begins.
@@ -332,4 +337,51 @@ fn decided(n: u64, plan: Plan, policy: fn(&Plan) -> Option<Box<dyn Policy>>) {
 /// The body of every task.
 fn consume<T>(value: T) {
     black_box(value);
+}
+
+/// Lanes with one actor, whose queue holds more than any operation submits at once.
+fn one_actor(runtime: &Runtime) -> (Lanes<u64, ()>, ActorRef<u64, ()>) {
+    let mut config = LanesConfig::preset(4, 4, 3, 1);
+    config.interactive_queue = 60_000;
+    config.interactive_queue_total = 60_000;
+    let lanes = Lanes::new(runtime, config).expect("the limits can be kept");
+    assert!(lanes.register(0, ()));
+    let actor = lanes.actor(&0).expect("it is registered");
+    (lanes, actor)
+}
+
+/// Reads that do nothing, in bursts of 256 from a job on the worker.
+fn lane_own(n: u64) {
+    let runtime = one_worker();
+    let (lanes, actor) = one_actor(&runtime);
+    let (done, finished) = channel();
+    let inside = runtime.clone();
+    accept(runtime.execute(move || lane_burst(inside, lanes, actor, n, done)));
+    assert!(finished.recv().is_err(), "the sender is dropped");
+}
+
+fn lane_burst(runtime: Runtime, lanes: Lanes<u64, ()>, actor: ActorRef<u64, ()>, left: u64, done: Sender<()>) {
+    if left == 0 {
+        return drop(done);
+    }
+    (0..255).for_each(|task| actor.submit(lanes.job(LaneKind::PureRead, move |_| consume(task))).detach());
+    let (inside, again, to) = (runtime.clone(), lanes.clone(), actor.clone());
+    let last = lanes.job(LaneKind::PureRead, move |_| {
+        let next = inside.clone();
+        accept(inside.execute(move || lane_burst(next, again, to, left - 256, done)));
+    });
+    actor.submit(last).detach();
+}
+
+/// Reads that do nothing, all submitted before the first runs.
+fn lane_outside(n: u64) {
+    let runtime = one_worker();
+    let (lanes, actor) = one_actor(&runtime);
+    let open = held(&runtime);
+    for task in 0..n {
+        actor.submit(lanes.job(LaneKind::PureRead, move |_| consume(task))).detach();
+    }
+    drop(open);
+    drained(&runtime);
+    actor.drain().wait().expect("all runs");
 }

@@ -1,0 +1,37 @@
+//! An actor's share of the slots: what it is renewed by at each of its turns, and what jobs or their time cost of it.
+//! It does not know the order in which actors are looked at.
+
+#![forbid(unsafe_code)]
+
+use super::actor::{Actor, Inside};
+use super::kind::Quantum;
+use crate::sync::stat::Ordering;
+
+/// How many times its share an actor may be in debt.
+const DEBT_SHARES: i64 = 10_000;
+
+impl<K, C> Actor<K, C> {
+    /// What an admission costs at once.
+    pub(super) fn price(&self) -> i64 {
+        match self.shared.config.quantum {
+            Quantum::Jobs(_) => 1,
+            Quantum::Time(_) => 0,
+        }
+    }
+
+    /// Renews the actor's share, and charges what has been used.
+    pub(super) fn renew(&self, inside: &mut Inside<K, C>, renews: bool) {
+        let share = match self.shared.config.quantum {
+            Quantum::Jobs(jobs) => i64::from(jobs),
+            Quantum::Time(time) => i64::try_from(time.as_nanos()).unwrap_or(i64::MAX / DEBT_SHARES),
+        };
+        let share = share.saturating_mul(i64::from(self.options.weight));
+        if self.cost.load(Ordering::Relaxed) > 0 {
+            let cost = i64::try_from(self.cost.swap(0, Ordering::Relaxed)).unwrap_or(i64::MAX);
+            inside.credit = inside.credit.saturating_sub(cost).max(share.saturating_mul(-DEBT_SHARES));
+        }
+        if renews {
+            inside.credit = inside.credit.saturating_add(share).min(share);
+        }
+    }
+}
