@@ -8,6 +8,7 @@ use crate::sync::Arc;
 use crate::sync::stat::{AtomicU64, Ordering};
 use std::any::Any;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Panics of callbacks, wakers and destructors that were caught, since the process began.
@@ -74,6 +75,40 @@ pub(crate) fn contained(f: impl FnOnce()) {
 pub(crate) fn drop_contained<T>(value: T) {
     if std::mem::needs_drop::<T>() {
         contained(move || drop(value));
+    }
+}
+
+/// A value of the host's beside others: what its destructor panics in keeps nothing from those, whose may panic too. Two that
+/// panic while one owner is dropped would end the process.
+pub(crate) struct Contained<T>(Option<T>);
+
+impl<T> Contained<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> Deref for Contained<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        let Some(value) = &self.0 else { unreachable!("it is taken when it is dropped") };
+        value
+    }
+}
+
+impl<T> DerefMut for Contained<T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        let Some(value) = &mut self.0 else { unreachable!("it is taken when it is dropped") };
+        value
+    }
+}
+
+impl<T> Drop for Contained<T> {
+    fn drop(&mut self) {
+        drop_contained(self.0.take());
     }
 }
 

@@ -33,7 +33,7 @@ pub use handle::{CancelOnDrop, Handle};
 pub(crate) use active::broken;
 pub(crate) use active::enter;
 pub(crate) use completion::Completion;
-pub(crate) use contain::{catch, contained, drop_contained, in_the_engine};
+pub(crate) use contain::{Contained, catch, contained, drop_contained, in_the_engine};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
 pub(crate) use handle::SoleFlight;
 pub(crate) use list::{Link, Linked, SealableList};

@@ -12,7 +12,7 @@ use super::outcome::{Ledger, RunReport, TaskOutcome};
 use super::policy::{PolicyWaker, Usage};
 use super::status::TaskStatus;
 use super::task::{Launch, Ran, TaskCx};
-use crate::flight::{CancellationToken, catch, spawn_future_with};
+use crate::flight::{CancellationToken, Contained, catch, spawn_future_with};
 use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, Weak};
 use ahash::AHashMap;
@@ -85,13 +85,13 @@ struct Teller {
 /// One run.
 pub(crate) struct Engine<X: Send + Sync + 'static> {
     pub(crate) ledger: Arc<Ledger<X>>,
-    pub(crate) body: Box<dyn Body<X>>,
+    pub(crate) body: Contained<Box<dyn Body<X>>>,
     pub(crate) course: Course<RunReport<X>>,
     /// Cancelled when bodies should stop.
     pub(crate) stop: CancellationToken,
     decide: Section<Message<X>, Decider<X>>,
     tell: Section<News, Teller>,
-    observer: Box<dyn RunObserver<X>>,
+    observer: Contained<Box<dyn RunObserver<X>>>,
     observed: bool,
     me: Weak<Self>,
 }
@@ -114,13 +114,13 @@ impl<X: Send + Sync + 'static> Engine<X> {
         let teller = Teller { lines: Lines::default(), warnings: Vec::new() };
         Arc::new_cyclic(|me| Self {
             ledger,
-            body,
+            body: Contained::new(body),
             course: Course::new(spawner, place),
             stop,
             decide: Section::new(decider),
             tell: Section::new(teller),
             observed: observer.is_some(),
-            observer: observer.unwrap_or_else(|| Box::new(super::observer::Nobody)),
+            observer: Contained::new(observer.unwrap_or_else(|| Box::new(super::observer::Nobody))),
             me: me.clone(),
         })
     }

@@ -7,6 +7,7 @@ use super::machine::Held;
 use super::plan::Plan;
 use super::policy::Axis;
 use super::status::TaskStatus;
+use crate::flight::drop_contained;
 use crate::sync::{Arc, OnceLock};
 use std::fmt;
 use std::time::Duration;
@@ -177,6 +178,15 @@ impl<X> fmt::Debug for TaskOutcome<X> {
 pub(crate) struct Ledger<X> {
     pub(crate) plan: Arc<Plan>,
     pub(crate) outcomes: Box<[OnceLock<TaskOutcome<X>>]>,
+}
+
+/// The host's values are dropped one by one: each may panic.
+impl<X> Drop for Ledger<X> {
+    fn drop(&mut self) {
+        if std::mem::needs_drop::<X>() {
+            self.outcomes.iter_mut().for_each(|outcome| drop_contained(outcome.take()));
+        }
+    }
 }
 
 impl<X> Ledger<X> {

@@ -8,7 +8,7 @@ use super::super::policy::{Answer, Axis, Covers, Freed, Policy, PolicyWaker, Ref
 use super::heap::{Entry, Heap};
 use super::holds::{Cause, Holds, Waking};
 use super::{Effect, Held};
-use crate::flight::catch;
+use crate::flight::{Contained, catch};
 use ahash::{AHashMap, AHashSet};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) enum Choice {
 
 /// A policy and whether it still answers.
 struct Asked {
-    policy: Box<dyn Policy>,
+    policy: Contained<Box<dyn Policy>>,
     broken: bool,
     overruled: bool,
 }
@@ -77,7 +77,7 @@ impl Gate {
         concurrency: u32,
         tasks: usize,
     ) -> Self {
-        let asked = |policy| Asked { policy, broken: false, overruled: false };
+        let asked = |policy| Asked { policy: Contained::new(policy), broken: false, overruled: false };
         Self {
             policies: policies.into_iter().map(asked).collect(),
             concurrency,
@@ -109,7 +109,7 @@ impl Gate {
         if *broken {
             return None;
         }
-        match catch(|| f(policy.as_mut(), &self.running)) {
+        match catch(|| f(&mut ***policy, &self.running)) {
             Ok(answer) => Some(answer),
             Err(report) => {
                 *broken = true;
@@ -175,7 +175,8 @@ impl Gate {
                 return Choice::Start(entry.1);
             };
             self.note(entry, policy, refusal, now);
-            let until = if let Wake::After(delay) = refusal.wake { Some(now + delay) } else { None };
+            // A time that never comes is none: what waits for it waits for a word from outside.
+            let until = if let Wake::After(delay) = refusal.wake { now.checked_add(delay) } else { None };
             if refusal.covers == Covers::All {
                 self.closed = Some((policy, refusal.wake, until));
                 return Choice::Nothing;
