@@ -491,3 +491,14 @@ fn more_mutexes_than_a_budget_has_axes_are_no_fault_of_the_file() {
     tasks.write("shardrun.toml", &file);
     assert_eq!(tasks.run(&["t0", "t1"]).named("ok"), ["t0", "t1"]);
 }
+
+#[test]
+fn an_output_that_grows_beyond_its_limit_is_told_and_nothing_is_left() {
+    let tasks = Tasks::new("[tasks.a]\ncommand = 'head -c 100000 /dev/zero'\n[tasks.b]\ncommand = 'true'\n");
+    let mut shell = std::process::Command::new("/bin/bash");
+    shell.arg("-c").arg(format!("ulimit -f 1; exec {} run -j1 --no-history > out", env!("CARGO_BIN_EXE_shardrun")));
+    let output = shell.current_dir(tasks.path("")).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("shardrun: standard output: File too large"), "{stderr}");
+}

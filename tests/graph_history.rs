@@ -103,6 +103,15 @@ fn a_history_is_read_as_it_was_written_whatever_the_names() {
 }
 
 #[test]
+fn what_is_no_file_is_neither_waited_for_nor_read_without_end() {
+    for path in ["/dev/zero", "/tmp"] {
+        let (history, warnings) = History::load(std::path::Path::new(path));
+        assert!(history.is_empty());
+        assert_eq!(warnings, [format!("history {path}: it is not a file")]);
+    }
+}
+
+#[test]
 fn a_missing_file_is_an_empty_history_and_a_failed_save_leaves_the_old_one() {
     let folder = Folder::new("missing");
     assert_eq!(History::load(&folder.file()), (History::new(), Vec::new()));

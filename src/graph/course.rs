@@ -4,7 +4,7 @@
 
 use super::run::RunError;
 use crate::flight::{CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase};
-use crate::runtime::{Place, Spawner};
+use crate::runtime::{Place, Spawner, current_pool};
 use crate::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -92,7 +92,13 @@ impl<C: OnCourse> FlightRef for C {
     }
 
     fn phase(&self) -> Phase {
-        if self.course().over.get().is_some() { Phase::Done } else { Phase::Claimed }
+        let spawner = &self.course().spawner;
+        match self.course().over.get() {
+            Some(()) => Phase::Done,
+            // Its tasks wait for the thread that asks, and which waits in a job of the same runtime without threads.
+            None if spawner.is_driven() && current_pool(spawner).is_some() => Phase::Suspended,
+            None => Phase::Claimed,
+        }
     }
 
     fn help(&self) -> bool {

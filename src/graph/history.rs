@@ -69,7 +69,7 @@ impl History {
     /// Reads a history. A file that is not there is one of nothing; of a damaged one what can be read, with a warning for what
     /// cannot.
     pub fn load(path: &Path) -> (Self, Vec<String>) {
-        match fs::read(path) {
+        match read(path) {
             Ok(bytes) => {
                 let text = String::from_utf8(bytes);
                 let text = text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
@@ -202,6 +202,14 @@ impl History {
         text.push_str("end\n");
         text
     }
+}
+
+/// Reads a file that can be one: a pipe would be waited for, and a device may have no end.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    fs::read(path)
 }
 
 fn push(samples: &mut Vec<u64>, sample: u64) {

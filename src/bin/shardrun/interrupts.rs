@@ -4,7 +4,7 @@
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -30,6 +30,9 @@ impl Interrupts {
             // Else the system would forget how children end.
             signal_hook::flag::register(SIGCHLD, Arc::default())?;
         }
+        // A file that has become too large for its user's limit is said like any other failure, instead of ending this program
+        // and leaving its children behind.
+        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         Ok(Self { heard, count: 0 })
     }
 
