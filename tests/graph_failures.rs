@@ -33,7 +33,7 @@ fn s60_a_dependency_that_failed_itself_outranks_an_inherited_root() {
 }
 
 #[test]
-fn s61_b78_an_aborted_task_is_no_success_and_no_failure() {
+fn s61_s65_b78_an_aborted_task_is_no_success_and_no_failure() {
     let tasks = [t("a", 1).how(How::Abort), t("b", 1).on(&["a"]), t("c", 3)];
     let ran = scene(4, tasks.clone()).run();
     assert_eq!(ran.statuses(&["a", "b", "c"]), [TaskStatus::Aborted, TaskStatus::Skipped, TaskStatus::Success]);
@@ -356,5 +356,61 @@ fn b77_a_failed_run_leaves_nothing_behind_for_the_next() {
         assert_eq!(build(true).run().report.tally().skipped, 30);
         assert!(scene(2, [t("x", 1), t("y", 1).on(&["x"])]).run().report.is_success());
         assert!(build(false).run().report.is_success());
+    }
+}
+
+#[test]
+fn r72_a_body_that_panics_before_it_is_a_future_fails_and_gives_its_slot_back() {
+    let mut plan = shardrun::Plan::builder();
+    plan.concurrency(1);
+    let a = plan.task("a").id();
+    let b = plan.task("b").after(a).id();
+    let c = plan.task("c").id();
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    let mut run = Run::<()>::new(plan.build().unwrap()).start_async(&runtime, move |cx: shardrun::TaskCx| {
+        assert_ne!(cx.task(), a, "no future");
+        async {}
+    });
+    runtime.drive_all();
+    let report = run.try_get().expect("it is over").unwrap();
+    let statuses = [a, b, c].map(|task| report.outcome(task).status());
+    assert_eq!(statuses, [TaskStatus::Failed, TaskStatus::Skipped, TaskStatus::Success]);
+}
+
+#[test]
+fn r38_a_restore_that_runs_early_is_told_that_its_dependency_is_not_over() {
+    let mut plan = shardrun::Plan::builder();
+    plan.concurrency(2);
+    let x = plan.task("x").id();
+    let r = plan.task("r").restore().after(x).id();
+    let e = plan.task("e").after(r).id();
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let noted = seen.clone();
+    let mut run = Run::<()>::new(plan.build().unwrap()).start_async(&runtime, move |cx: shardrun::TaskCx| {
+        let upstream: Vec<bool> = cx.upstream().map(|upstream| upstream.outcome.is_some()).collect();
+        noted.lock().unwrap().push((cx.task(), upstream));
+        let mut later = cx.task() == x;
+        std::future::poll_fn(move |context| {
+            context.waker().wake_by_ref();
+            if std::mem::take(&mut later) { std::task::Poll::Pending } else { std::task::Poll::Ready(()) }
+        })
+    });
+    runtime.drive_all();
+    assert!(run.try_get().expect("it is over").unwrap().is_success());
+    assert_eq!(*seen.lock().unwrap(), [(x, vec![]), (r, vec![false]), (e, vec![true])]);
+}
+
+#[test]
+fn r61_a_run_without_policies_that_is_not_timed_measures_no_waits() {
+    let mut plan = shardrun::Plan::builder();
+    plan.concurrency(1);
+    (0..3).for_each(|at| _ = plan.task(&format!("t{at}")).id());
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    let mut run = Run::<()>::new(plan.build().unwrap()).start(&runtime, |_| ());
+    runtime.drive_all();
+    let report = run.try_get().expect("it is over").unwrap();
+    for outcome in report.outcomes() {
+        assert_eq!((outcome.held(), outcome.refusals(), outcome.slot_wait().as_nanos()), (None, 0, 0));
     }
 }

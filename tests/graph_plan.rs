@@ -20,7 +20,7 @@ fn builder_of(deps: &[&[usize]]) -> PlanBuilder {
 }
 
 #[test]
-fn an_unknown_dependency_is_refused_with_both_names() {
+fn s09_an_unknown_dependency_is_refused_with_both_names() {
     let mut plan = Plan::builder();
     plan.task("d").after_named("zz");
     let error = plan.build().unwrap_err();
@@ -43,7 +43,7 @@ fn a_number_of_another_plan_is_refused() {
 }
 
 #[test]
-fn b63_a_ring_is_refused_with_its_path() {
+fn s10_b63_a_ring_is_refused_with_its_path() {
     let mut plan = Plan::builder();
     plan.task("c");
     plan.task("a").after_named("b");
@@ -73,7 +73,7 @@ fn b63_a_ring_behind_a_long_chain_is_found_in_linear_time() {
 }
 
 #[test]
-fn b65_a_task_that_depends_on_itself_is_refused() {
+fn s11_b65_a_task_that_depends_on_itself_is_refused() {
     let error = builder_of(&[&[], &[0, 1]]).build().unwrap_err();
     assert_eq!(error, PlanError::SelfDependency { task: "t1".into() });
 }
@@ -127,7 +127,7 @@ fn pools_must_be_declared_once_and_may_be_declared_late() {
 }
 
 #[test]
-fn weights_must_be_finite() {
+fn s24_weights_must_be_finite() {
     for weight in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let mut plan = Plan::builder();
         plan.task("heavy").weight(weight);
@@ -173,7 +173,7 @@ fn reachable(plan: &Plan) -> Vec<u32> {
 }
 
 #[test]
-fn tasks_are_ranked_by_distinct_tasks_behind_them() {
+fn s17_tasks_are_ranked_by_distinct_tasks_behind_them() {
     let plan = plan_of(&[&[], &[0], &[0], &[1, 2], &[3], &[4]]);
     let waiting: Vec<_> = plan.tasks().map(|task| plan.waiting_behind(task)).collect();
     assert_eq!(waiting, [5, 3, 3, 2, 1, 0]);

@@ -248,7 +248,7 @@ fn check(graph: &Graph, mode: ContinueMode, report: &RunReport, watch: &Watch) -
 }
 
 #[test]
-fn s101_what_holds_for_every_graph_holds_for_random_ones() {
+fn s08_s101_what_holds_for_every_graph_holds_for_random_ones() {
     for seed in 0..300 {
         let graph = Arc::new(Graph::draw(&mut Random(seed)));
         for mode in [ContinueMode::DepsOk, ContinueMode::Never, ContinueMode::Always] {
