@@ -33,15 +33,18 @@ pub(crate) fn broken<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// Puts `id` on this thread's stack until the scope is dropped, also by a panic.
+#[inline]
 pub(crate) fn enter(id: FlightId) -> ActiveScope {
     enter_with(id, None)
 }
 
+#[inline]
 fn enter_with(id: FlightId, awaits: Option<Vec<Arc<dyn FlightRef>>>) -> ActiveScope {
     let outer = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         stack.path.push(id);
-        std::mem::replace(&mut stack.awaits, awaits)
+        // Most are no futures, nor inside one: then there is nothing to put away.
+        if awaits.is_none() && stack.awaits.is_none() { None } else { std::mem::replace(&mut stack.awaits, awaits) }
     });
     ActiveScope { outer: outer.ok().flatten(), here: PhantomData }
 }
@@ -73,7 +76,7 @@ impl Drop for ActiveScope {
         let left = STACK.try_with(|stack| {
             let mut stack = stack.borrow_mut();
             stack.path.pop();
-            std::mem::replace(&mut stack.awaits, outer)
+            if outer.is_none() && stack.awaits.is_none() { None } else { std::mem::replace(&mut stack.awaits, outer) }
         });
         // Dropped here, when nothing is borrowed: these may be the last references.
         drop(left);

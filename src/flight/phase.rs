@@ -50,16 +50,19 @@ impl Phase {
     ];
 
     /// The phase that stands in the lowest bits of a word.
+    #[inline]
     pub(super) fn of(word: u64) -> Self {
         Self::ALL[(word & PHASE) as usize]
     }
 
     /// Over: no transition leads out of it.
+    #[inline]
     pub(crate) fn is_terminal(self) -> bool {
         self as u8 >= Self::Done as u8
     }
 
     /// Over, with a result or an error to be read.
+    #[inline]
     pub(crate) fn has_result(self) -> bool {
         matches!(self, Self::Done | Self::Failed)
     }
@@ -81,6 +84,7 @@ pub(crate) enum Outcome {
 
 impl Outcome {
     /// The outcome that `result` stands for.
+    #[inline]
     pub(crate) fn of<T, E>(result: &Result<T, E>) -> Self {
         if result.is_ok() { Self::Done } else { Self::Failed }
     }

@@ -85,11 +85,13 @@ impl StateWord {
     }
 
     /// Waiting from the start, with one owner: a flight that is admitted in the same breath in which it is made.
+    #[inline]
     pub(crate) fn admitted(priority: Priority) -> Self {
         Self(AtomicU64::new(OWNER | Phase::Waiting as u64 | (priority as u64) << PRIORITY_SHIFT))
     }
 
     /// Idle, with one owner who wants it at `priority`: to be admitted once something else is over.
+    #[inline]
     pub(crate) fn wanted(priority: Priority) -> Self {
         Self(AtomicU64::new(OWNER | Phase::Idle as u64 | (priority as u64) << PRIORITY_SHIFT))
     }
@@ -109,6 +111,7 @@ impl StateWord {
         }
     }
 
+    #[inline]
     fn load(&self) -> u64 {
         // ordering: pairs with `finish`, `complete` and `kill` in AcqRel. If the edge came first, its result is visible; else
         // the flight is not over, and whoever waits has registered or will ask again.
@@ -116,11 +119,13 @@ impl StateWord {
     }
 
     /// Where the flight stands.
+    #[inline]
     pub(crate) fn phase(&self) -> Phase {
         Phase::of(self.load())
     }
 
     /// The most urgent wish so far.
+    #[inline]
     pub(crate) fn priority(&self) -> Priority {
         urgency(self.load())
     }
@@ -139,6 +144,7 @@ impl StateWord {
 
     /// Idle → Waiting at `priority`, or at a more urgent one that it was raised to. `Err` if it was admitted already.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn admit(&self, priority: Priority) -> Result<Admitted, Phase> {
         let before = self.update(|word| match Phase::of(word) {
             Phase::Idle => Ok(with_urgency(with_phase(word, Phase::Waiting), priority)),
@@ -203,6 +209,7 @@ impl StateWord {
 
     /// As [`claim`](Self::claim), for work that can be admitted again: what is ready and wanted by nobody goes back to idle in
     /// the same step, and is not claimed.
+    #[inline]
     pub(crate) fn claim_wanted(&self) -> Result<(), Phase> {
         let before = self.update(|word| match Phase::of(word) {
             _ if !is_claimable(word) => Err(Phase::of(word)),
@@ -286,6 +293,7 @@ impl StateWord {
     /// Anything that is not over → Sealed: the right to write the result, which one caller gets. `Ok` holds the phase it
     /// stood in.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn seal(&self) -> Result<Phase, Phase> {
         if mutant("flight.seal_by_store") {
             let word = self.load();
@@ -300,6 +308,7 @@ impl StateWord {
 
     /// Sealed → Done or Failed, for the one that sealed, once the result is written.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn finish(&self, outcome: Outcome) {
         let step = outcome.phase() as u64 - Phase::Sealed as u64;
         // ordering: AcqRel publishes the result to whoever reads the phase with Acquire.
@@ -326,6 +335,7 @@ impl StateWord {
     }
 
     /// As [`kill`](Self::kill), and tells in the same step whether anybody owned it.
+    #[inline]
     pub(crate) fn kill_wanted(&self, how: Killed) -> Result<(Phase, bool), Phase> {
         let to = how.phase();
         self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
@@ -333,6 +343,7 @@ impl StateWord {
     }
 
     /// Whether nobody owns it.
+    #[inline]
     pub(crate) fn is_unwanted(&self) -> bool {
         owners(self.load()) == 0
     }
@@ -343,6 +354,7 @@ impl StateWord {
         owners(word) > 0 && !Phase::of(word).is_terminal()
     }
 
+    #[inline]
     fn end(&self, to: Phase) -> Result<Phase, Phase> {
         self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
             .map(Phase::of)
@@ -350,6 +362,7 @@ impl StateWord {
 
     /// One more wants it, unless it is over. Whether nobody wanted it before.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn join_anew(&self) -> Result<bool, Refused> {
         self.update(|word| match Phase::of(word) {
             phase if phase.is_terminal() => Err(Refused::Phase(phase)),
@@ -424,6 +437,7 @@ impl StateWord {
     /// Makes it as urgent as `priority`. `Some(old)` if that is more urgent than it was: the caller must push a ticket at the
     /// new priority if the flight is ready.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn raise(&self, priority: Priority) -> Option<Priority> {
         let before = self.update(|word| {
             let next = with_urgency(word, priority);
@@ -454,6 +468,7 @@ impl StateWord {
     }
 }
 
+#[inline]
 fn is_claimable(word: u64) -> bool {
     match Phase::of(word) {
         Phase::Waiting => gates(word) == 0 || mutant("flight.claim_ignores_gates"),
@@ -462,14 +477,17 @@ fn is_claimable(word: u64) -> bool {
     }
 }
 
+#[inline]
 fn over_or_sealed(word: u64) -> bool {
     word & PHASE >= Phase::Sealed as u64
 }
 
+#[inline]
 fn urgency(word: u64) -> Priority {
     Priority::ALL[((word & PRIORITY) >> PRIORITY_SHIFT) as usize]
 }
 
+#[inline]
 fn with_urgency(word: u64, priority: Priority) -> u64 {
     let urgency = ((word & PRIORITY) >> PRIORITY_SHIFT).min(priority as u64);
     (word & !PRIORITY) | urgency << PRIORITY_SHIFT

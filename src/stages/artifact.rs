@@ -87,28 +87,26 @@ impl<H: Host> Artifacts<H> {
             let profile = Arc::new(Contained::new(profile.clone()));
             ArtifactFlight::with(Arc::downgrade(revision), version, profile, Flight::new())
         };
-        self.cell(profile, first).map_or_else(|made| made, Cell::current)
+        let mut made = None;
+        let cell = self.cell(profile, || made.insert(first()).clone());
+        // What was made may have been for nothing: another thread was faster.
+        cell.map_or_else(|| made.expect("it was made for a new cell"), Cell::current)
     }
 
     /// The first execution that a revision has, which nobody else has seen yet.
     pub(crate) fn start_with(&self, first: &Arc<ArtifactFlight<H>>) {
         let cell = self.cell(&first.profile, || first.clone());
-        debug_assert!(cell.is_err(), "nobody else has seen the revision");
+        debug_assert!(cell.is_none(), "nobody else has seen the revision");
     }
 
-    /// The cell of `profile`, or `Err` if it was made now, with what `first` made.
-    fn cell(
-        &self,
-        profile: &H::Profile,
-        first: impl FnOnce() -> Arc<ArtifactFlight<H>>,
-    ) -> Result<&Cell<H>, Arc<ArtifactFlight<H>>> {
+    /// The cell of `profile`, or `None` if it was made now, with what `first` made.
+    fn cell(&self, profile: &H::Profile, first: impl FnOnce() -> Arc<ArtifactFlight<H>>) -> Option<&Cell<H>> {
         let mut looked = self.cells.load(Ordering::Acquire);
         let find = || self.cells().find(|cell| **cell.profile == *profile);
         if let Some(found) = find() {
-            return Ok(found);
+            return Some(found);
         }
         let first = first();
-        let made = first.clone();
         let mut cell = Box::new(Cell {
             profile: first.profile.clone(),
             current: AtomicPtr::new(Arc::into_raw(first).cast_mut()),
@@ -121,14 +119,14 @@ impl<H: Host> Artifacts<H> {
             let raw = Box::into_raw(cell);
             // ordering: pairs with `cells`, see there.
             match self.cells.compare_exchange(looked, raw, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Err(made),
+                Ok(_) => return None,
                 Err(now) => looked = now,
             }
             // SAFETY: the exchange has not shown it to anybody.
             cell = unsafe { Box::from_raw(raw) };
             // Somebody was faster: it may have been for the same profile.
             if let Some(found) = find() {
-                return Ok(found);
+                return Some(found);
             }
         }
     }
@@ -157,7 +155,7 @@ impl<H: Host> Artifacts<H> {
     /// Makes `artifact` the current one of its profile, unless that is of a newer generation. What it replaces waits for readers'
     /// pins to end, so the caller hands it to the limbo.
     pub(crate) fn put(&self, artifact: &Arc<ArtifactFlight<H>>) -> Option<Arc<ArtifactFlight<H>>> {
-        let cell = self.cell(&artifact.profile, || artifact.clone()).ok()?;
+        let cell = self.cell(&artifact.profile, || artifact.clone())?;
         loop {
             let current = cell.current();
             // What was put there in the place of an evicted one is not over yet: it makes way for the next of its number.

@@ -2,7 +2,8 @@
 //! It does not know what the value is.
 #![forbid(unsafe_code)]
 
-use crate::flight::drop_contained;
+use crate::flight::contained;
+use std::mem::needs_drop;
 use std::ops::{Deref, DerefMut};
 
 /// A value of the host's that lives inside the engine.
@@ -32,6 +33,9 @@ impl<T> DerefMut for Contained<T> {
 
 impl<T> Drop for Contained<T> {
     fn drop(&mut self) {
-        drop_contained(self.0.take());
+        if needs_drop::<T>() {
+            // Where it lies: to move it out first would copy it.
+            contained(|| self.0 = None);
+        }
     }
 }

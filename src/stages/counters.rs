@@ -28,6 +28,7 @@ pub(crate) struct Counts {
 pub(crate) struct Count(AtomicU64);
 
 impl Count {
+    #[inline]
     pub(crate) fn one(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -51,17 +51,20 @@ pub(crate) struct Demand(AtomicU64);
 
 impl Demand {
     /// No wish yet.
+    #[inline]
     pub(crate) fn new(source_done: bool) -> Self {
         Self(AtomicU64::new(if source_done { SOURCE } else { 0 }))
     }
 
     /// One wish, of who makes the revision.
+    #[inline]
     pub(crate) fn wished() -> Self {
         Self(AtomicU64::new(WISH))
     }
 
     /// Counts a wish, and tells in the same step whether Source is done.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn wish(&self) -> Wish {
         if mutant("demand.stale_look") {
             let seen = load_for_cas(&self.0, Ordering::Acquire);
@@ -105,6 +108,7 @@ impl Demand {
 
     /// Says that Source is done. True if Analysis is wanted: the caller sees to its start.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn source_done(&self) -> bool {
         // ordering: pairs with `wish`, both cases there.
         let before = self.0.fetch_or(SOURCE, Ordering::AcqRel);
@@ -128,6 +132,7 @@ impl Demand {
 
     /// Ends all demand. True if there was any: then the caller ends what it was for.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
+    #[inline]
     pub(crate) fn retire(&self) -> bool {
         // ordering: pairs with `wish`, both cases there.
         self.0.fetch_or(RETIRED, Ordering::AcqRel) >= WISH

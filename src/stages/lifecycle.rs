@@ -11,6 +11,7 @@
 //! any more, and whoever polls for it helps to end it.
 #![forbid(unsafe_code)]
 
+use super::contained::Contained;
 use super::early::Start;
 use super::edit::{Change, How, Moved};
 use super::entry::Taken;
@@ -18,8 +19,9 @@ use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
 use super::revision::Revision;
 use super::scheduler::{Core, Stages};
-use super::slot::Slot;
+use super::slot::{Kind, Slot};
 use super::stamp::Clock;
+use super::tickets::Tickets;
 use super::versions::{Version, Versions};
 use super::world::{Left, World};
 use crate::flight::Killed;
@@ -124,29 +126,29 @@ impl<H: Host> Core<H> {
         }
     }
 
-    /// The number of the world that a new file comes into.
+    /// Makes a slot of a new file, with the ticket that is out for it from the start. `Err` inside has the one that another thread
+    /// has added before, if it was faster.
     ///
     /// # Errors
-    /// Shutdown, while the scheduler is stopped.
-    pub(crate) fn world_to_join(&self) -> Result<u64, StageError<H>> {
-        let pinned = epoch::pin();
-        let world = self.worlds.now(&pinned);
-        if world.open { Ok(world.number) } else { Err(StageError::Shutdown) }
-    }
-
-    /// Adds a slot that was just made. The one that another thread has added before, if it was slower.
-    ///
-    /// # Errors
-    /// Shutdown, if the world that it was made for has been left; a failure, if comparing names panics.
-    pub(crate) fn add(&self, fresh: &Arc<Slot<H>>) -> Result<Option<Arc<Slot<H>>>, StageError<H>> {
-        let (added, still) = {
+    /// Shutdown, while the scheduler is stopped; a failure, if comparing names panics.
+    #[expect(clippy::type_complexity, reason = "made, or found, or a failure")]
+    pub(crate) fn add(
+        &self,
+        (file, hash): (Contained<H::File>, u64),
+        posted: Option<Kind>,
+    ) -> Result<Result<Arc<Slot<H>>, Arc<Slot<H>>>, StageError<H>> {
+        let stripe = self.stripes.of(hash).clone();
+        let (fresh, added, still) = {
             let pinned = epoch::pin();
             let world = self.worlds.now(&pinned);
-            if world.number != fresh.world() {
+            if !world.open {
                 return Err(StageError::Shutdown);
             }
-            let added = world.table.add(fresh, &pinned);
-            (added, self.worlds.is_still(world))
+            let tickets =
+                posted.map_or_else(|| Tickets::new(world.number), |kind| Tickets::with(kind.bit(), world.number));
+            let fresh = Arc::new(Slot::new((file, hash), stripe, tickets));
+            let added = world.table.add(&fresh, &pinned);
+            (fresh, added, self.worlds.is_still(world))
         };
         match added {
             Ok(Ok(taken)) => {
@@ -154,9 +156,9 @@ impl<H: Host> Core<H> {
                 if !still {
                     fresh.close();
                 }
-                Ok(None)
+                Ok(Ok(fresh))
             }
-            Ok(Err(found)) => Ok(Some(found)),
+            Ok(Err(found)) => Ok(Err(found)),
             Err(report) => Err(panicked(fresh.file(), Stage::Source, 0, report)),
         }
     }

@@ -84,6 +84,7 @@ fn nobody() -> *mut Asker {
 }
 
 /// The asker alone.
+#[inline]
 fn plain(word: *mut Asker) -> *mut Asker {
     word.map_addr(|address| address & !(TURNS | CHARGED))
 }
@@ -105,21 +106,25 @@ fn is_charged(word: *mut Asker) -> bool {
     word.addr() & CHARGED != 0
 }
 
+#[inline]
 fn is_free(word: *mut Asker) -> bool {
     plain(word).is_null()
 }
 
+#[inline]
 fn is_box(word: *mut Asker) -> bool {
     !is_free(word) && plain(word) != nobody()
 }
 
 /// # Safety
 /// The caller has taken `word` out of the one place where it stood.
+#[inline]
 unsafe fn boxed(word: *mut Asker) -> Option<Box<Asker>> {
     // SAFETY: promised by the caller.
     is_box(word).then(|| unsafe { Box::from_raw(plain(word)) })
 }
 
+#[inline]
 fn fresh(asker: &Asker) -> *mut Asker {
     if asker.is_nobody() { nobody() } else { Box::into_raw(Box::new(asker.clone())) }
 }
@@ -130,15 +135,18 @@ impl Origin {
     }
 
     /// With a first asker, before anybody else sees the execution.
+    #[inline]
     pub(crate) fn first(asker: &Asker, charged: bool) -> Self {
         Self(AtomicPtr::new(with(fresh(asker), 0, charged)))
     }
 
     /// Whether nobody has asked yet.
+    #[inline]
     pub(crate) fn is_free(&self) -> bool {
         is_free(self.load())
     }
 
+    #[inline]
     fn load(&self) -> *mut Asker {
         // ordering: pairs with the exchanges. If one came first, its asker is visible; else it finds what stands here.
         self.0.load(Ordering::Acquire)
@@ -151,6 +159,7 @@ impl Origin {
     }
 
     /// Enters `asker` if there is none, with or without a unit of the budget. To be called before it owns the execution. A joiner's context is taken over if the first had neither name nor context. The turn that was found.
+    #[inline]
     pub(crate) fn ask(&self, asker: &Asker, charged: bool) -> (Asked, Turn) {
         let mut seen = self.load();
         if is_free(seen) {
@@ -185,11 +194,13 @@ impl Origin {
     }
 
     /// The context in which the execution runs.
+    #[inline]
     pub(crate) fn context(&self) -> Option<RequestContext> {
         self.known(|asker| asker.context.clone())
     }
 
     /// Asks the first asker, if one is known.
+    #[inline]
     fn known<R>(&self, f: impl FnOnce(&Asker) -> Option<R>) -> Option<R> {
         if !is_box(self.load()) {
             return None;
@@ -201,6 +212,7 @@ impl Origin {
     }
 
     /// The turn that goes on, to be ended by an owner if it turns out to have been the last.
+    #[inline]
     pub(crate) fn seen(&self) -> Turn {
         Turn(turn(self.load()))
     }
@@ -220,12 +232,14 @@ impl Origin {
     }
 
     /// The name of the first, as far as it is known.
+    #[inline]
     pub(crate) fn name(&self) -> Option<u64> {
         self.known(|asker| asker.name)
     }
 
     /// The caller has come to own the execution, which nobody owned: so it is the first, and whoever stands here has withdrawn, or
     /// will find that another one was faster. `needs_unit`: it must not be the first where no unit is held.
+    #[inline]
     pub(crate) fn take_over(&self, asker: &Asker, charged: bool, needs_unit: bool) -> Option<TakeOver> {
         let mut seen = self.load();
         let raw = fresh(asker);
@@ -246,6 +260,7 @@ impl Origin {
     }
 
     /// Takes back the unit of the budget that is held for the execution: true for one caller, who releases it.
+    #[inline]
     pub(crate) fn uncharge(&self) -> bool {
         let mut seen = self.load();
         while is_charged(seen) {
@@ -261,6 +276,7 @@ impl Origin {
 
 /// # Safety
 /// `word` is null, the mark, or a box that nobody else can reach.
+#[inline]
 unsafe fn free(word: *mut Asker) {
     // SAFETY: promised by the caller.
     if let Some(asker) = unsafe { boxed(word) } {
@@ -269,6 +285,7 @@ unsafe fn free(word: *mut Asker) {
 }
 
 impl Drop for Origin {
+    #[inline]
     fn drop(&mut self) {
         // SAFETY: nobody shares the origin any more.
         unsafe { free(self.0.load(Ordering::Acquire)) };

@@ -156,6 +156,15 @@ pub struct Request<H: Host, T = AnyTarget<H>> {
     pub(crate) ask: Ask<H>,
 }
 
+impl<H: Host> Request<H> {
+    /// Whether it changes nothing, and nothing but its answer can end it.
+    #[inline]
+    pub(crate) fn only_asks(&self) -> bool {
+        let Ask { token, deadline, charged, .. } = &self.ask;
+        self.text.is_none() && !self.rehomes && token.is_none() && deadline.is_none() && !charged
+    }
+}
+
 impl<H: Host> Ask<H> {
     /// Why it has ended before it was submitted, if it has.
     #[inline]

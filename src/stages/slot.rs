@@ -32,12 +32,8 @@ pub(crate) struct Slot<H: Host> {
 }
 
 impl<H: Host> Slot<H> {
-    pub(crate) fn new(
-        (file, hash): (Contained<H::File>, u64),
-        stripe: Arc<Stripe<H>>,
-        versions: Versions<Revision<H>>,
-        tickets: Tickets,
-    ) -> Self {
+    pub(crate) fn new((file, hash): (Contained<H::File>, u64), stripe: Arc<Stripe<H>>, tickets: Tickets) -> Self {
+        let versions = Versions::empty();
         Self { file, hash, stripe, versions, tickets, good: Artifacts::new(), node: Boxed::new() }
     }
 

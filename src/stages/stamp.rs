@@ -64,16 +64,19 @@ pub(crate) struct Stamp(AtomicU64);
 
 impl Stamp {
     /// A transition that is not yet visible.
+    #[inline]
     pub(crate) fn installing() -> Self {
         Self(AtomicU64::new(INSTALLING))
     }
 
     /// The stamp of what changes nothing in any view when it is linked: a file's first revision, in which nothing is published.
+    #[inline]
     pub(crate) fn first() -> Self {
         Self(AtomicU64::new(FIRST))
     }
 
     /// A transition that becomes visible by being linked.
+    #[inline]
     pub(crate) fn committing() -> Self {
         Self(AtomicU64::new(COMMITTING))
     }
@@ -84,6 +87,7 @@ impl Stamp {
     }
 
     /// Makes every member visible by one write. Called once, by the one who holds the section.
+    #[inline]
     pub(crate) fn commit(&self) {
         // ordering: pairs with `resolve`. If this came first, the reader sees every member and what was linked before; else it
         // goes through to the predecessor of each. A swap, not a store: helpers write the same word.
@@ -92,6 +96,7 @@ impl Stamp {
     }
 
     /// The stamp, 0 while it is not visible. Helps a committing transition to its clock value.
+    #[inline]
     pub(crate) fn resolve(&self, clock: &Clock) -> u64 {
         // ordering: pairs with `commit`, both cases there.
         let word = self.0.load(Ordering::Acquire);
@@ -99,6 +104,7 @@ impl Stamp {
     }
 
     /// The stamp of what the caller has seen done elsewhere, for which the word alone says nothing: helps it to its clock value.
+    #[inline]
     pub(crate) fn resolve_done(&self, clock: &Clock) -> u64 {
         let word = self.0.load(Ordering::Acquire);
         if word == INSTALLING { self.help(INSTALLING, clock) } else { word }
@@ -119,6 +125,7 @@ impl Stamp {
     }
 
     /// Takes over the final value of a shared transition, so that the next look is one load.
+    #[inline]
     pub(crate) fn settle(&self, value: u64) {
         debug_assert!(value >= FIRST, "only a final stamp is copied");
         // ordering: pairs with `resolve`; everybody copies the same value. A swap, not a store: see `commit`.

@@ -14,8 +14,6 @@ use super::revision::Revision;
 use super::scheduler::Core;
 use super::slot::{Kind, Slot};
 use super::stamp::Clock;
-use super::tickets::Tickets;
-use super::versions::Versions;
 use super::wish::{Standing, Wished, wish};
 use crate::admission::Refused;
 use crate::flight::{Handle, Interrupt, PanicReport, catch, drop_contained, trampoline};
@@ -71,7 +69,31 @@ impl<'a, H: Host> Submission<'a, H> {
     }
 
     /// Answers one request. True with it if it joined what another had asked for.
+    #[inline]
     pub(crate) fn submit(&mut self, request: Request<H>) -> Result<(StageHandle<H>, bool), Refused> {
+        let sought = if request.only_asks() {
+            match self.core.seek(&request.file, &request.target) {
+                Ok((_, Some(Found::Answer(handle)))) => {
+                    drop_contained(request);
+                    return Ok((handle, false));
+                }
+                Ok((hash, Some(Found::Live(slot)))) => Some(Ok((hash, Some(slot)))),
+                Ok((hash, Some(Found::Ended) | None)) => Some(Ok((hash, None))),
+                Err(report) => Some(Err(report)),
+            }
+        } else {
+            None
+        };
+        self.submit_sought(request, sought)
+    }
+
+    /// The same for a request whose file has been sought, or not yet.
+    #[inline(never)]
+    fn submit_sought(
+        &mut self,
+        request: Request<H>,
+        sought: Option<Sought<Arc<Slot<H>>>>,
+    ) -> Result<(StageHandle<H>, bool), Refused> {
         let Request { file, target, text, rehomes, ask } = request;
         // What the host gave is dropped here, and its destructors may panic: not while a handle is on its way out.
         let (file, target) = (Contained::new(file), Contained::new(target));
@@ -81,13 +103,23 @@ impl<'a, H: Host> Submission<'a, H> {
             drop_contained(text);
             return Ok((StageHandle::ready(target.stage(), Err(error)), false));
         }
-        let answer = match self.core.stripes.hash(&file) {
-            Ok(hash) if text.is_none() && !rehomes => self.find_and_join((hash, file), &target, &mut ask),
-            Ok(hash) => {
-                let change = text.map_or(Change::Keep, Change::Set);
-                self.edit_and_join((hash, file), (change, rehomes), &target, &mut ask)
+        let answer = if text.is_none() && !rehomes {
+            match sought {
+                Some(Ok((hash, found))) => self.join_found((hash, file), found, &target, &mut ask),
+                Some(Err(report)) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
+                None => self.find_and_join(file, &target, &mut ask),
             }
-            Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
+        } else {
+            match self.core.stripes.hash(&file) {
+                Ok(hash) => {
+                    let change = text.map_or(Change::Keep, Change::Set);
+                    self.edit_and_join((hash, file), (change, rehomes), &target, &mut ask)
+                }
+                Err(report) => {
+                    drop_contained(text);
+                    Err(panicked::<H>(&file, target.stage(), 0, report).into())
+                }
+            }
         };
         self.core.give_back(&mut ask);
         match answer {
@@ -97,28 +129,33 @@ impl<'a, H: Host> Submission<'a, H> {
         }
     }
 
-    fn find_and_join(
+    #[cold]
+    fn find_and_join(&mut self, file: Contained<H::File>, target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
+        match self.core.seek(&file, target) {
+            Ok((_, Some(Found::Answer(handle)))) => Ok(handle),
+            Ok((hash, Some(Found::Live(slot)))) => self.join_found((hash, file), Some(slot), target, ask),
+            Ok((hash, Some(Found::Ended) | None)) => self.join_found((hash, file), None, target, ask),
+            Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
+        }
+    }
+
+    /// Joins in the live slot of the file, or makes one.
+    fn join_found(
         &mut self,
         (hash, file): (u64, Contained<H::File>),
+        found: Option<Arc<Slot<H>>>,
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Answer<H> {
-        self.core.stripes.of(hash).counters.submits.one();
-        let found = {
-            let pinned = epoch::pin();
-            self.core.worlds.now(&pinned).table.find(hash, &file, &pinned, |slot| at_once(slot, target, &pinned))
-        };
         let slot = match found {
-            Ok(Some(Found::Answer(handle))) => return Ok(handle),
-            Ok(Some(Found::Live(slot))) => slot,
-            Ok(None | Some(Found::Ended)) => {
+            Some(slot) => slot,
+            None => {
                 self.charge(ask)?;
                 match self.create((hash, file), target, ask)? {
                     Ok(handle) => return Ok(handle),
                     Err(slot) => slot,
                 }
             }
-            Err(report) => return Err(panicked::<H>(&file, target.stage(), 0, report).into()),
         };
         let answer = self.join(&slot, target, ask);
         self.post(slot);
@@ -186,7 +223,6 @@ impl<'a, H: Host> Submission<'a, H> {
         ask: &mut Ask<H>,
     ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
         let stripe = self.core.stripes.of(hash);
-        let world = self.core.world_to_join()?;
         // To copy a profile is the host's code.
         let profile = match target {
             AnyTarget::Artifact(profile) => Some(catch(|| profile.clone())),
@@ -196,11 +232,10 @@ impl<'a, H: Host> Submission<'a, H> {
         let profile = profile.transpose().map_err(|report| panicked::<H>(&file, target.stage(), generation, report))?;
         let kind = Early::ticket(ask);
         let early_life = mutant("submit.number_first").then(|| stripe.new_life());
-        let tickets = Tickets::with(kind.bit(), world);
-        let slot = Arc::new(Slot::new((file, hash), stripe.clone(), Versions::empty(), tickets));
-        if let Some(found) = self.core.add(&slot)? {
-            return Ok(Err(found));
-        }
+        let slot = match self.core.add((file, hash), Some(kind))? {
+            Ok(slot) => slot,
+            Err(found) => return Ok(Err(found)),
+        };
         let (start, early) =
             if profile.is_some() { (Start::before_artifact(ask), None) } else { Start::asked(target, ask) };
         let life = early_life.unwrap_or_else(|| stripe.new_life());
@@ -302,6 +337,19 @@ impl<'a, H: Host> Submission<'a, H> {
 }
 
 impl<H: Host> Core<H> {
+    /// Counts a request that only asks, and looks for its file.
+    #[inline]
+    fn seek(&self, file: &H::File, target: &AnyTarget<H>) -> Sought<Found<H>> {
+        let pinned = epoch::pin();
+        // Hashing and comparing is the host's code.
+        catch(|| {
+            let hash = self.stripes.hash_here(file);
+            self.stripes.of(hash).counters.submits.one();
+            let found = |slot: &Arc<Slot<H>>| Some(at_once(slot, target, &pinned));
+            (hash, self.worlds.now(&pinned).table.look(hash, file, &pinned, found))
+        })
+    }
+
     /// Gives back a unit of the budget that a request has in hand and did not use.
     pub(crate) fn give_back(&self, ask: &mut Ask<H>) {
         if let Some(budget) = &self.shared.budget
@@ -355,9 +403,7 @@ impl<H: Host> Core<H> {
         if let Some(slot) = self.live(hash, &file).map_err(failed)? {
             return Ok(slot);
         }
-        let (stripe, world) = (self.stripes.of(hash).clone(), self.world_to_join()?);
-        let fresh = Arc::new(Slot::new((file, hash), stripe, Versions::empty(), Tickets::new(world)));
-        Ok(self.add(&fresh)?.unwrap_or(fresh))
+        self.add((file, hash), None).map(|added| added.unwrap_or_else(|found| found))
     }
 }
 
@@ -389,7 +435,11 @@ enum Found<H: Host> {
     Ended,
 }
 
+/// The hash of a name, and what was found under it.
+type Sought<F> = Result<(u64, Option<F>), PanicReport>;
+
 /// What a request finds in the slot of its file.
+#[inline]
 fn at_once<H: Host>(slot: &Arc<Slot<H>>, target: &AnyTarget<H>, pinned: &Guard) -> Found<H> {
     match slot.visible(pinned) {
         Some(seen) if seen.absent => Found::Ended,
@@ -400,6 +450,7 @@ fn at_once<H: Host>(slot: &Arc<Slot<H>>, target: &AnyTarget<H>, pinned: &Guard) 
 }
 
 /// The answer of a request whose stage is done already. Allocates nothing.
+#[inline]
 fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>, clock: &Clock) -> Option<StageHandle<H>> {
     match target {
         AnyTarget::Source => {

@@ -32,6 +32,7 @@ impl Tickets {
     /// Says that there is work of this kind, after it has been made visible. True if no ticket was out: the caller pushes one.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     #[must_use]
+    #[inline]
     pub(crate) fn post(&self, kind: u32) -> bool {
         // ordering: pairs with `take`. If the popper's take came first, this finds the bit clear and pushes; else the take
         // acquires what stood here before, and the popper's look, which comes after its take, finds the work.
@@ -39,6 +40,7 @@ impl Tickets {
     }
 
     /// Clears the bit of a popped ticket, then looks: what is posted from now on has a ticket of its own.
+    #[inline]
     pub(crate) fn take<R>(&self, kind: u32, look: impl FnOnce() -> R) -> R {
         if mutant("tickets.look_first") {
             let found = look();

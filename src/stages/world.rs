@@ -47,6 +47,7 @@ impl WorldNumber {
         Self(CachePadded::new(AtomicU64::new(1)))
     }
 
+    #[inline]
     pub(crate) fn get(&self) -> u64 {
         // ordering: pairs with `set`. Who learns here that a world was left finds the one that took its place.
         self.0.load(Ordering::Acquire)
@@ -76,6 +77,7 @@ impl<W> Deref for Left<W> {
 }
 
 /// The half of who has added a file, in the hand-shake with `moved_before_look`.
+#[inline]
 fn added_before_look() {
     if mutant("world.add_no_fence") {
         return;
