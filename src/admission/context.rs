@@ -83,6 +83,7 @@ pub(crate) struct ContextScope {
 
 impl ContextScope {
     /// Makes `context` the current one. `None` hides the one that is there.
+    #[inline]
     pub(crate) fn enter(context: Option<RequestContext>) -> Self {
         let idle = context.is_none() && CURRENT.try_with(|current| current.borrow().is_none()).unwrap_or(true);
         let before = if idle { None } else { swap(context) };
@@ -91,6 +92,7 @@ impl ContextScope {
 }
 
 impl Drop for ContextScope {
+    #[inline]
     fn drop(&mut self) {
         if !self.idle {
             // The value's destructor is the host's, if this was the last reference; nothing is borrowed here.

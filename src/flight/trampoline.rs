@@ -37,6 +37,7 @@ crate::sync::local! {
 }
 
 /// Wakes `waker`, if there is one.
+#[inline]
 pub(crate) fn wake(waker: Option<Waker>) {
     if let Some(waker) = waker {
         enter(waker, |waker| waker.wake(), Call::Wake);

@@ -25,6 +25,7 @@ pub(crate) fn runs_here(scheduler: u64) -> bool {
 }
 
 /// Says that an execution of `scheduler` runs on this thread. What ran here before.
+#[inline]
 fn enter(scheduler: u64) -> u64 {
     let before = RUNNING.try_with(|running| running.replace(scheduler)).unwrap_or(0);
     if before != 0 && before != scheduler {
@@ -33,6 +34,7 @@ fn enter(scheduler: u64) -> u64 {
     before
 }
 
+#[inline]
 fn leave(scheduler: u64, before: u64) {
     let _ = RUNNING.try_with(|running| running.set(before));
     if before != 0 && before != scheduler {
@@ -54,6 +56,7 @@ pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host> {
 
 /// Calls `f` with the claim that the caller has won, or has in hand again. If `f` unwinds the execution ends as panicked; if it
 /// returns it has ended the execution itself, or given the claim back.
+#[inline]
 pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
     slot: &'a Slot<H>,
     (flight, origin): (&'a StageFlight<T, H>, &'a Origin),
@@ -68,6 +71,7 @@ pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
 
 impl<T: Send + Sync + 'static, H: Host> Claim<'_, T, H> {
     /// The host is about to be called.
+    #[inline]
     pub(crate) fn begin(&mut self, stage: Stage) {
         self.begun = Some(enter(self.slot.shared().id + 1));
         self.slot.stripe.counters.executions[stage as usize].one();

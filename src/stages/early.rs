@@ -46,6 +46,7 @@ impl<H: Host> Start<H> {
     }
 
     /// With a request that has joined, if it asks for what every revision has. Its unit of the budget goes with it.
+    #[inline]
     pub(crate) fn asked(target: &AnyTarget<H>, ask: &mut Ask<H>) -> (Self, Option<Early<H>>) {
         let mut charged = std::mem::take(&mut ask.charged);
         let mut origin = |wanted: bool| Origin::first(&ask.asker, wanted && std::mem::take(&mut charged));

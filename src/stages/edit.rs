@@ -65,6 +65,7 @@ pub(crate) struct File<'a, H: Host> {
 }
 
 /// Prepares everything that can be prepared outside the section.
+#[inline]
 pub(crate) fn edit<H: Host>(slot: &Arc<Slot<H>>, change: Change<H>, how: How, start: Start<H>) -> Edit<'_, H> {
     let weak = Arc::downgrade(slot);
     let stub = (how.creates && slot.versions.is_empty())

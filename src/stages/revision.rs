@@ -64,6 +64,7 @@ impl<H: Host> Version for Revision<H> {
 }
 
 impl<H: Host> Revision<H> {
+    #[inline]
     fn with(link: Link<Self>, slot: Weak<Slot<H>>, life: Life, generation: u64, start: Start<H>) -> Self {
         let Start { demand, source, analysis, origins } = start;
         Self {
@@ -86,11 +87,13 @@ impl<H: Host> Revision<H> {
     }
 
     /// A revision that is visible as soon as it is linked: a file's first, or the stub.
+    #[inline]
     pub(crate) fn visible(slot: Weak<Slot<H>>, life: Life, generation: u64, start: Start<H>) -> Self {
         Self::with(Link::first(), slot, life, generation, start)
     }
 
     /// A revision that a transition will install; its numbers are set in the section.
+    #[inline]
     pub(crate) fn installing(slot: Weak<Slot<H>>, start: Start<H>) -> Self {
         let mut fresh = Self::with(Link::installing(), slot, Life { incarnation: 0 }, 0, start);
         fresh.known = true;

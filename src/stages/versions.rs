@@ -162,6 +162,7 @@ impl<R: Version> Versions<R> {
     }
 
     /// Whether `revision`, which has been visible, still is.
+    #[inline]
     pub(crate) fn is_current(&self, revision: &R, clock: &Clock) -> bool {
         // ordering: pairs with `install` and `swing`: as in `visible`. If the head is the revision itself this is the whole answer,
         // and nothing has to be pinned to compare addresses; else the head may be installing.
@@ -179,6 +180,7 @@ impl<R: Version> Versions<R> {
     }
 
     /// Makes `first` the first revision of a slot that has none. Fails if another thread was faster.
+    #[inline]
     pub(crate) fn create(&self, first: Arc<R>) -> Result<(), Arc<R>> {
         let raw = Arc::into_raw(first).cast_mut();
         // ordering: pairs with `visible` and `install`. If an install came first, its predecessor stands in for this one.
@@ -197,6 +199,7 @@ impl<R: Version> Versions<R> {
 
     /// Links `fresh` over `old`, invisible. Inside the section. `Err` if a creation or a retry came between: look at the head
     /// again.
+    #[inline]
     pub(crate) fn install(
         &self,
         old: &R,
