@@ -818,3 +818,74 @@ fn one_owner_waits_for_a_thousand_blockers() {
     assert_eq!(host.log().last().unwrap().stage, Stage::Artifact, "it went last");
     nothing_left(&stages);
 }
+
+#[test]
+fn s32_a_name_that_nobody_names_any_more_leaves_nothing_behind() {
+    let host = Files::with([("a", "1"), ("b", "1")]);
+    let (_runtime, stages) = driven(&host);
+    let name = "typed".to_owned();
+    for owner in ["a", "b"] {
+        host.needs(owner, Dependencies::none().with([name.clone()]));
+        source(&stages, owner).wait().unwrap();
+    }
+    assert_eq!((stages.len(), stages.dependents(&name).len()), (3, 2));
+    host.needs("a", Dependencies::none());
+    stages.set_text("a".into(), "2".into());
+    source(&stages, "a").wait().unwrap();
+    assert_eq!((stages.len(), stages.dependents(&name)), (3, vec!["b".to_owned()]));
+    stages.remove(&"b".into());
+    assert_eq!((stages.len(), stages.dependents(&name).len()), (1, 0));
+    assert!(!stages.has_file(&name));
+    // It comes to life: then it stays when nobody names it, until it is removed.
+    host.store("typed", "3");
+    source(&stages, "b").wait().unwrap();
+    source(&stages, "typed").wait().unwrap();
+    stages.remove(&"b".into());
+    assert_eq!((stages.len(), stages.generation(&name)), (2, Some(1)));
+    stages.remove(&name);
+    assert_eq!(stages.len(), 1);
+}
+
+/// A request, an edit and a registration that meet a name as it goes find the file, whoever is first: none is told of an end.
+#[test]
+fn s32_who_meets_a_name_as_it_goes_is_told_of_no_end() {
+    let rounds = if cfg!(debug_assertions) { 300 } else { 3_000 };
+    let host = Files::with([("a", "1")]);
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    for round in 0..rounds {
+        let name = format!("typed {round}");
+        host.store(&name, "3");
+        host.needs("a", Dependencies::none().with([name.clone()]));
+        stages.invalidate(&"a".into());
+        source(&stages, "a").wait().unwrap();
+        host.needs("a", Dependencies::none());
+        let start = std::sync::Barrier::new(3);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                start.wait();
+                stages.invalidate(&"a".into());
+                source(&stages, "a").wait().unwrap();
+            });
+            scope.spawn(|| {
+                start.wait();
+                match round % 3 {
+                    0 => assert!(source(&stages, &name).wait().is_ok()),
+                    1 => assert_eq!(stages.set_text(name.clone(), "4".into()), shardrun::Moved::On),
+                    _ => assert_ne!(register(&stages, "other", [&name]), Registered::Refused),
+                }
+            });
+            start.wait();
+            let asked = analysis(&stages, &name).wait();
+            let overtaken = round % 3 == 1 && matches!(asked, Err(StageError::Superseded));
+            assert!(asked.is_ok() || overtaken, "{asked:?}");
+        });
+        assert!(stages.has_file(&name));
+        stages.remove(&name);
+        stages.remove(&"other".into());
+        assert!(stages.len() <= 1);
+        host.forget();
+    }
+    runtime.drive_all();
+    nothing_left(&stages);
+}

@@ -5,6 +5,7 @@
 //! He closes it, or makes it a *kept* link, which belongs to whoever sweeps the file's chain: one thread at a time, and nobody
 //! waits for it. A revision is marked *dead* in its own word; who marks it then sweeps, or leaves that to who sweeps already.
 
+use super::needs;
 use super::stamp::Clock;
 use super::versions::{Retired, Seen, Version, VersionExt, Versions};
 use crate::sync::atomic::{AtomicPtr, Ordering};
@@ -214,13 +215,12 @@ impl<R: Version> Versions<R> {
         }
     }
 
-    fn cut_dead(&self, _pinned: &Guard, cut: &mut Cut<R>) {
-        // SAFETY: what the head holds outlives this pin, and what hangs in the chain is let go by who sweeps alone.
-        let mut at = unsafe { self.head.load(Ordering::Acquire).as_ref() };
+    fn cut_dead(&self, pinned: &Guard, cut: &mut Cut<R>) {
+        let mut at = self.head(pinned);
         while let Some(revision) = at {
             let link = &revision.link().prev;
             let word = link.load();
-            // SAFETY: as above.
+            // SAFETY: what hangs in the chain is let go by who sweeps alone.
             let Some(older) = (unsafe { word.revision().as_ref() }) else { return };
             let below = older.link().prev.load();
             if word.has(KEPT) && below.has(DEAD) && !below.is_open() {
@@ -239,6 +239,9 @@ impl<R: Version> Versions<R> {
     pub(crate) fn seen_at<'g>(&self, at: u64, clock: &Clock, _pinned: &'g Guard) -> Option<Seen<'g, R>> {
         'look: loop {
             let mut next = self.head.load(Ordering::Acquire);
+            if needs::is_vacant(next) {
+                return None;
+            }
             loop {
                 // SAFETY: as in `visible`: what hangs in the chain outlives the pins of the time when it did.
                 let revision = unsafe { next.as_ref() }?;

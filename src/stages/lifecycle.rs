@@ -17,6 +17,7 @@ use super::edit::{Change, How, Moved};
 use super::entry::Taken;
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
+use super::needed::Needed;
 use super::revision::Revision;
 use super::scheduler::{Core, Stages};
 use super::slot::{Kind, Slot};
@@ -98,7 +99,8 @@ impl<H: Host> Core<H> {
         }
     }
 
-    fn note_end(&self, slot: &Slot<H>) {
+    /// A slot of the table has ended.
+    pub(crate) fn note_end(&self, slot: &Slot<H>) {
         let pinned = epoch::pin();
         let world = self.worlds.now(&pinned);
         if world.number == slot.world() {
@@ -136,7 +138,7 @@ impl<H: Host> Core<H> {
         &self,
         (file, hash): (Contained<H::File>, u64),
         posted: Option<Kind>,
-    ) -> Result<Result<Arc<Slot<H>>, Arc<Slot<H>>>, StageError<H>> {
+    ) -> Result<Result<Arc<Slot<H>>, Needed<H>>, StageError<H>> {
         let stripe = self.stripes.of(hash).clone();
         let (fresh, added, still) = {
             let pinned = epoch::pin();
@@ -147,7 +149,18 @@ impl<H: Host> Core<H> {
             let tickets =
                 posted.map_or_else(|| Tickets::new(world.number), |kind| Tickets::with(kind.bit(), world.number));
             let fresh = Arc::new(Slot::new((file, hash), stripe, tickets));
-            let added = world.table.add(&fresh, &pinned);
+            let added = loop {
+                match world.table.add(&fresh, &pinned) {
+                    Ok(Ok(taken)) => break Ok(Ok(taken)),
+                    Ok(Err(found)) => {
+                        if let Some(found) = Needed::of(found) {
+                            break Ok(Err(found));
+                        }
+                        // It was buried at this moment.
+                    }
+                    Err(report) => break Err(report),
+                }
+            };
             (fresh, added, self.worlds.is_still(world))
         };
         match added {
@@ -236,6 +249,7 @@ pub(crate) fn close<R: Version>(
         let pinned = epoch::pin();
         let linked = last.clone();
         let closed = match versions.visible(clock, &pinned) {
+            None if versions.is_buried() => return None,
             None => versions.create(last).map(|()| None),
             Some(seen) if is_last(&seen) => return None,
             Some(seen) => {

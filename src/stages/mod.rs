@@ -21,6 +21,8 @@ mod leases;
 mod lifecycle;
 mod limbo;
 mod line;
+mod needed;
+mod needs;
 mod origin;
 mod publish;
 mod quiesce;

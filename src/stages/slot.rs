@@ -63,9 +63,9 @@ impl<H: Host> Slot<H> {
         }
     }
 
-    /// Whether its file was removed: nothing lives here any more, and nothing ever will.
+    /// Whether its file was removed, or was but named and nobody names it any more: nothing lives here, and nothing ever will.
     pub(crate) fn has_ended(&self, pinned: &Guard) -> bool {
-        self.visible(pinned).is_some_and(|seen| seen.absent)
+        self.visible(pinned).map_or_else(|| self.versions.is_buried(), |seen| seen.absent)
     }
 
     /// The number of the world that it was made for.

@@ -8,6 +8,7 @@ use super::edges;
 use super::edit::{Change, Edit, How, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
+use super::needed::Needed;
 use super::origin::Asked;
 use super::request::{AnyTarget, Ask, Joined, Request, StageHandle};
 use super::revision::Revision;
@@ -92,7 +93,7 @@ impl<'a, H: Host> Submission<'a, H> {
     fn submit_sought(
         &mut self,
         request: Request<H>,
-        sought: Option<Sought<Arc<Slot<H>>>>,
+        sought: Option<Sought<Needed<H>>>,
     ) -> Result<(StageHandle<H>, bool), Refused> {
         let Request { file, target, text, rehomes, ask } = request;
         // What the host gave is dropped here, and its destructors may panic: not while a handle is on its way out.
@@ -143,7 +144,7 @@ impl<'a, H: Host> Submission<'a, H> {
     fn join_found(
         &mut self,
         (hash, file): (u64, Contained<H::File>),
-        found: Option<Arc<Slot<H>>>,
+        found: Option<Needed<H>>,
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Answer<H> {
@@ -163,9 +164,9 @@ impl<'a, H: Host> Submission<'a, H> {
     }
 
     /// Queues the ticket that the last request has called for.
-    fn post(&mut self, slot: Arc<Slot<H>>) {
+    fn post(&mut self, slot: Needed<H>) {
         if let Some(kind) = self.ticket.take() {
-            self.core.shared.post(slot, kind);
+            self.core.shared.post(slot.into_slot(), kind);
         }
     }
 
@@ -186,7 +187,7 @@ impl<'a, H: Host> Submission<'a, H> {
             return Err(self.core.refused(&slot, edit.file.moved).into());
         };
         if let Some(early) = early {
-            self.core.shared.post(slot, Early::ticket(ask));
+            self.core.shared.post(slot.into_slot(), Early::ticket(ask));
             return Ok(early.handle(revision));
         }
         let answer = self.join_edited(&slot, &revision, target, ask);
@@ -215,13 +216,12 @@ impl<'a, H: Host> Submission<'a, H> {
     /// `Err` inside holds a slot of which another thread was faster.
     ///
     /// The life is numbered when its slot is in the table: so its number is greater than those of all lives before.
-    #[expect(clippy::type_complexity, reason = "an answer, or a slot to join, or a failure")]
     fn create(
         &mut self,
         (hash, file): (u64, Contained<H::File>),
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
-    ) -> Result<Result<StageHandle<H>, Arc<Slot<H>>>, Stop<H>> {
+    ) -> Result<Result<StageHandle<H>, Needed<H>>, Stop<H>> {
         let stripe = self.core.stripes.of(hash);
         // To copy a profile is the host's code.
         let profile = match target {
@@ -246,21 +246,21 @@ impl<'a, H: Host> Submission<'a, H> {
             // Another thread has found the slot meanwhile. The ticket is out all the same: its bit is set.
             ask.charged |= first.uncharge();
             self.core.shared.push(slot.clone(), kind);
-            return Ok(Err(slot));
+            return Ok(Err(Needed::already(slot)));
         }
         self.core.shared.push(slot, kind);
         Ok(Ok(early.expect("every target joins early").handle(first)))
     }
 
     /// Has a request join whatever revision of the file is visible, until it stands.
-    pub(crate) fn join(&mut self, slot: &Arc<Slot<H>>, target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
+    pub(crate) fn join(&mut self, slot: &Needed<H>, target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
         self.join_if(slot, target, ask, |_| true)
     }
 
     /// As [`join`](Self::join), but the request is superseded once a revision is visible that is not `its`.
     fn join_if(
         &mut self,
-        slot: &Arc<Slot<H>>,
+        slot: &Needed<H>,
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
         its: impl Fn(&Revision<H>) -> bool,
@@ -299,7 +299,7 @@ impl<'a, H: Host> Submission<'a, H> {
     /// Has a request join the revision that its own edit made.
     pub(crate) fn join_edited(
         &mut self,
-        slot: &Arc<Slot<H>>,
+        slot: &Needed<H>,
         revision: &Arc<Revision<H>>,
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
@@ -398,17 +398,17 @@ impl<H: Host> Core<H> {
     }
 
     /// The slot of `file`, made if there is none.
-    pub(crate) fn slot(&self, hash: u64, file: Contained<H::File>) -> Result<Arc<Slot<H>>, StageError<H>> {
+    pub(crate) fn slot(&self, hash: u64, file: Contained<H::File>) -> Result<Needed<H>, StageError<H>> {
         let failed = |report: PanicReport| panicked::<H>(&file, Stage::Source, 0, report);
-        if let Some(slot) = self.live(hash, &file).map_err(failed)? {
+        if let Some(slot) = self.live(hash, &file).map_err(failed)?.and_then(Needed::of) {
             return Ok(slot);
         }
-        self.add((file, hash), None).map(|added| added.unwrap_or_else(|found| found))
+        self.add((file, hash), None).map(|added| added.map_or_else(|found| found, Needed::already))
     }
 }
 
 /// The visible revision of a file, or its first, made now.
-pub(crate) fn visible_or_first<H: Host>(slot: &Arc<Slot<H>>) -> Arc<Revision<H>> {
+pub(crate) fn visible_or_first<H: Host>(slot: &Needed<H>) -> Arc<Revision<H>> {
     loop {
         let seen = {
             let pinned = epoch::pin();
@@ -430,8 +430,8 @@ enum Found<H: Host> {
     /// Its answer.
     Answer(StageHandle<H>),
     /// A slot to join.
-    Live(Arc<Slot<H>>),
-    /// A slot of a life that has ended.
+    Live(Needed<H>),
+    /// A slot of a life that has ended, or of none.
     Ended,
 }
 
@@ -443,9 +443,9 @@ type Sought<F> = Result<(u64, Option<F>), PanicReport>;
 fn at_once<H: Host>(slot: &Arc<Slot<H>>, target: &AnyTarget<H>, pinned: &Guard) -> Found<H> {
     match slot.visible(pinned) {
         Some(seen) if seen.absent => Found::Ended,
-        seen => seen
-            .and_then(|seen| answer_at_once(&seen, target, slot.clock()))
-            .map_or_else(|| Found::Live(slot.clone()), Found::Answer),
+        Some(seen) => answer_at_once(&seen, target, slot.clock())
+            .map_or_else(|| Found::Live(Needed::already(slot.clone())), Found::Answer),
+        None => Needed::of(slot.clone()).map_or(Found::Ended, Found::Live),
     }
 }
 

@@ -8,6 +8,7 @@ use super::early::{Early, Start};
 use super::edit::{Change, Edit, How, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::Host;
+use super::needed::Needed;
 use super::request::{AnyTarget, Ask, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
@@ -21,7 +22,7 @@ use std::collections::HashMap;
 type Slots<H> = Vec<Arc<Slot<H>>>;
 
 /// A member's file, once it has been looked for.
-type Found<H> = Result<Arc<Slot<H>>, StageError<H>>;
+type Found<H> = Result<Needed<H>, StageError<H>>;
 
 /// What a member of a batch says beside its file.
 struct Wanted<H: Host> {
@@ -147,7 +148,7 @@ impl<H: Host> Core<H> {
         let handles = answers.collect();
         let spare = units + wanted.iter().filter(|wanted| wanted.ask.charged).count() as u32;
         drop(edits);
-        self.queue(slots.into_iter().zip(tickets).filter_map(|(slot, ticket)| Some((slot.ok()?, ticket?))));
+        self.queue(slots.into_iter().zip(tickets).filter_map(|(slot, ticket)| Some((slot.ok()?.into_slot(), ticket?))));
         if let Some(budget) = self.shared.budget.as_ref().filter(|_| spare > 0) {
             budget.release(spare);
         }

@@ -5,6 +5,7 @@
 //! the predecessor is ended before the commit. So nobody sees one member of a transition without the others.
 
 use super::chain::Prev;
+use super::needs;
 use super::stamp::{Clock, Stamp};
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::epoch::{self, Guard};
@@ -112,7 +113,7 @@ impl<R> std::ops::Deref for Seen<'_, R> {
     }
 }
 
-/// The pointer to the current revision; holds one count of it.
+/// The pointer to the current revision; holds one count of it. Of a slot without one, who [needs](needs) it all the same.
 #[derive(Debug)]
 pub(crate) struct Versions<R: Version> {
     pub(super) head: AtomicPtr<R>,
@@ -121,9 +122,9 @@ pub(crate) struct Versions<R: Version> {
 }
 
 impl<R: Version> Versions<R> {
-    /// A slot that has no revision yet.
+    /// A slot that has no revision yet, and is needed by its maker.
     pub(crate) fn empty() -> Self {
-        Self { head: AtomicPtr::new(ptr::null_mut()), sweeps: AtomicU64::new(0) }
+        Self { head: AtomicPtr::new(needs::first()), sweeps: AtomicU64::new(0) }
     }
 
     /// A slot that is made together with its first revision.
@@ -135,7 +136,7 @@ impl<R: Version> Versions<R> {
     /// Whether the slot has never had a revision.
     pub(crate) fn is_empty(&self) -> bool {
         // ordering: a hint; `create` decides.
-        self.head.load(Ordering::Relaxed).is_null()
+        needs::is_vacant(self.head.load(Ordering::Relaxed))
     }
 
     /// The visible revision, if there is one.
@@ -144,9 +145,12 @@ impl<R: Version> Versions<R> {
             // ordering: pairs with `create`, `swing` and `install`. If the link came first, this sees the revision whole and its
             // stamp; else it sees the predecessor.
             let head = self.head.load(Ordering::Acquire);
+            if needs::is_vacant(head) {
+                return None;
+            }
             // SAFETY: what the pointer holds stays alive as long as a thread that was pinned when it read it stays pinned: it is
             // let go through `Retired`, whose holder waits for those pins.
-            let revision = unsafe { head.as_ref() }?;
+            let revision = unsafe { &*head };
             if mutant("versions.join_installing") || revision.is_visible(clock) {
                 return Some(Seen(revision));
             }
@@ -179,22 +183,29 @@ impl<R: Version> Versions<R> {
         self.head(&pinned).is_some_and(|head| !head.is_visible(clock))
     }
 
-    /// Makes `first` the first revision of a slot that has none. Fails if another thread was faster.
+    /// Makes `first` the first revision of a slot that has none. Fails if another thread was faster, or the slot is buried: not so
+    /// while the caller needs it.
     #[inline]
     pub(crate) fn create(&self, first: Arc<R>) -> Result<(), Arc<R>> {
         let raw = Arc::into_raw(first).cast_mut();
-        // ordering: pairs with `visible` and `install`. If an install came first, its predecessor stands in for this one.
-        match self.head.compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => Ok(()),
-            // SAFETY: the count that `into_raw` gave up was not taken over.
-            Err(_) => Err(unsafe { Arc::from_raw(raw) }),
+        // Most are needed by the one who creates.
+        let mut free = needs::first();
+        loop {
+            // ordering: pairs with `visible` and `install`. If an install came first, its predecessor stands in for this one.
+            match self.head.compare_exchange(free, raw, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(()),
+                Err(now) if needs::is_free(now) => free = now,
+                // SAFETY: the count that `into_raw` gave up was not taken over.
+                Err(_) => return Err(unsafe { Arc::from_raw(raw) }),
+            }
         }
     }
 
     /// The head, inside the section, where no installing revision can stand.
     pub(crate) fn head<'g>(&self, _pinned: &'g Guard) -> Option<&'g R> {
+        let head = self.head.load(Ordering::Acquire);
         // SAFETY: as in `visible`.
-        unsafe { self.head.load(Ordering::Acquire).as_ref() }
+        (!needs::is_vacant(head)).then(|| unsafe { &*head })
     }
 
     /// Links `fresh` over `old`, invisible. Inside the section. `Err` if a creation or a retry came between: look at the head
@@ -231,6 +242,9 @@ impl<R: Version> Drop for Versions<R> {
     fn drop(&mut self) {
         // Nobody shares the slot, so no link is open: each revision that hangs here has one count.
         let mut at = self.head.swap(ptr::null_mut(), Ordering::AcqRel);
+        if needs::is_vacant(at) {
+            return;
+        }
         while !at.is_null() {
             // SAFETY: the slot's own count.
             let revision = unsafe { Arc::from_raw(at) };

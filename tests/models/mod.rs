@@ -25,6 +25,8 @@ mod stages_edges_whole;
 mod stages_line;
 #[cfg(shardrun_loom)]
 mod stages_lives;
+#[cfg(shardrun_loom)]
+mod stages_names;
 mod stages_origin;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;

@@ -123,6 +123,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/tickets.rs", "the word of tickets that are out, with the argument of each edge beside it"),
     ("src/stages/sequencer.rs", "figures that are written under the section's lock alone"),
     ("src/stages/versions.rs", "the pointer to the current revision, with the argument of each edge beside it"),
+    ("src/stages/needs.rs", "the word of a slot without a revision, with who may change it above"),
     (
         "src/stages/chain.rs",
         "the words of kept predecessors, and the count of sweeps, with the argument of each edge beside it",

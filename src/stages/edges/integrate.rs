@@ -5,6 +5,7 @@
 use super::super::contained::Contained;
 use super::super::error::{StageError, panicked};
 use super::super::host::{Host, Stage};
+use super::super::needed::Needed;
 use super::super::revision::Revision;
 use super::super::run::Outcome;
 use super::super::scheduler::Core;
@@ -16,16 +17,37 @@ use super::register::settle_deferred;
 use super::set::{DependencySet, Tag, in_order};
 use crate::flight::drop_contained;
 use crate::sync::{Arc, mutant};
+use smallvec::SmallVec;
 
 /// The slots of what a file depends on: in order, every blocker also among the first.
 pub(crate) struct Resolved<H: Host> {
     pub(crate) forward: Vec<Arc<Slot<H>>>,
     pub(crate) blockers: Vec<Arc<Slot<H>>>,
+    /// Keeps the slots from burial until a set needs them. Dropped outside every section and pin.
+    held: Vec<Needed<H>>,
+}
+
+impl<H: Host> Resolved<H> {
+    fn nothing() -> Self {
+        Self { forward: Vec::new(), blockers: Vec::new(), held: Vec::new() }
+    }
+
+    /// What `set` names too. The caller closes it, after he has put what was resolved in place: so the slots stay.
+    pub(crate) fn and(mut self, set: &DependencySet<H>) -> Self {
+        self.forward.extend(set.forward());
+        self.blockers.extend(set.producers());
+        Self { forward: in_order(self.forward), blockers: in_order(self.blockers), held: self.held }
+    }
+
+    /// As `set` names it.
+    pub(crate) fn of(set: &DependencySet<H>) -> Self {
+        Self::nothing().and(set)
+    }
 }
 
 /// Finds the slots of what a host has named, and makes those of files that are not known yet. Runs the host's code.
 pub(crate) fn resolve<H: Host>(core: &Core<H>, named: Dependencies<H::File>) -> Result<Resolved<H>, StageError<H>> {
-    let slots = |files: Vec<H::File>| -> Result<Vec<Arc<Slot<H>>>, StageError<H>> {
+    let slots = |files: Vec<H::File>| -> Result<Vec<Needed<H>>, StageError<H>> {
         // Contained before the first of them can fail: all are dropped then.
         let files: Vec<_> = files.into_iter().map(Contained::new).collect();
         let find = |file: Contained<H::File>| match core.stripes.hash(&file) {
@@ -35,9 +57,11 @@ pub(crate) fn resolve<H: Host>(core: &Core<H>, named: Dependencies<H::File>) -> 
         files.into_iter().map(find).collect()
     };
     let Dependencies { forward, blockers } = named;
-    let (mut forward, blockers) = (slots(forward)?, slots(blockers)?);
-    forward.extend(blockers.iter().cloned());
-    Ok(Resolved { forward: in_order(forward), blockers: in_order(blockers) })
+    let (mut held, blocking) = (slots(forward)?, slots(blockers)?);
+    let blockers = blocking.iter().map(|slot| Arc::clone(slot)).collect();
+    held.extend(blocking);
+    let forward = held.iter().map(|slot| Arc::clone(slot)).collect();
+    Ok(Resolved { forward: in_order(forward), blockers: in_order(blockers), held })
 }
 
 /// Finds what Source, which was just made, has named. A name that panics fails it; what is stale finds nothing and makes nothing.
@@ -62,9 +86,11 @@ pub(crate) fn found<H: Host>(
 
 /// What was put in place, and out of it.
 pub(crate) struct Installed<H: Host> {
-    set: Arc<DependencySet<H>>,
-    before: Option<Arc<DependencySet<H>>>,
-    deferred: Option<Arc<DependencySet<H>>>,
+    set: Option<Arc<DependencySet<H>>>,
+    /// To be closed: what stood there, what was deferred, and what another thread was faster than.
+    out: Out<H>,
+    #[expect(dead_code, reason = "kept for its destructor")]
+    held: Vec<Needed<H>>,
 }
 
 /// Makes `resolved`, and what was registered before, the dependencies of `revision`, whose Source has been sealed by the caller and is
@@ -80,17 +106,13 @@ pub(crate) fn install<H: Host>(
     }
     let node = slot.node();
     let deferred = take_deferred(node, tag);
-    let mut found = resolved.unwrap_or_else(|| Resolved { forward: Vec::new(), blockers: Vec::new() });
+    let mut found = resolved.unwrap_or_else(Resolved::nothing);
     if let Some(deferred) = &deferred {
-        found.forward.extend(deferred.forward());
-        found.blockers.extend(deferred.producers());
-        found = Resolved { forward: in_order(found.forward), blockers: in_order(found.blockers) };
+        found = found.and(deferred);
     }
-    let put = put(slot, node, tag, &found);
-    if let (None, Some(deferred)) = (&put, &deferred) {
-        deferred.close(None);
-    }
-    put.map(|(set, before)| Installed { set, before, deferred })
+    let (set, mut out) = put(slot, node, tag, &found);
+    out.extend(deferred);
+    Some(Installed { set, out, held: found.held })
 }
 
 /// Takes the set that was registered before Source was there, unless a newer generation's.
@@ -103,40 +125,47 @@ pub(crate) fn take_deferred<H: Host>(node: &Node<H>, tag: Tag) -> Option<Arc<Dep
     }
 }
 
-/// The set that was put in place, and the one before it.
-type Put<H> = (Arc<DependencySet<H>>, Option<Arc<DependencySet<H>>>);
+/// Sets that have been put out of their place, or were never shown. The caller closes them, outside every section and pin.
+pub(crate) type Out<H> = SmallVec<[Arc<DependencySet<H>>; 2]>;
 
 /// Makes `found` the set of generation `tag`, unless a newer one has one. What that generation was found to depend on before stays
 /// among its dependencies; its blockers are replaced.
-pub(crate) fn put<H: Host>(slot: &Arc<Slot<H>>, node: &Node<H>, tag: Tag, found: &Resolved<H>) -> Option<Put<H>> {
+pub(crate) fn put<H: Host>(
+    slot: &Arc<Slot<H>>,
+    node: &Node<H>,
+    tag: Tag,
+    found: &Resolved<H>,
+) -> (Option<Arc<DependencySet<H>>>, Out<H>) {
+    let mut out = Out::new();
     loop {
         let before = node.current.get();
         let set = match &before {
-            Some(before) if before.tag > tag => return None,
+            Some(before) if before.tag > tag => return (None, out),
             Some(before) if before.tag == tag => {
                 let mut forward = before.forward();
                 forward.extend(found.forward.iter().cloned());
                 DependencySet::new(slot, tag, &in_order(forward), &found.blockers)
             }
-            None if found.forward.is_empty() => return None,
+            None if found.forward.is_empty() => return (None, out),
             _ => DependencySet::new(slot, tag, &found.forward, &found.blockers),
         };
         set.name_owner();
         if node.current.exchange(before.as_ref(), Some(set.clone())) {
-            return Some((set, before));
+            out.extend(before);
+            return (Some(set), out);
         }
-        set.close(None);
+        out.push(set);
     }
 }
 
 /// Has what `install` has put in place take over from what it put out, and asks for the blockers if an Artifact is wanted.
 /// After Source is known to be done, before Analysis is admitted.
 pub(crate) fn integrate<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, installed: Option<Installed<H>>) {
-    if let Some(Installed { set, before, deferred }) = installed {
-        for out in [before, deferred].into_iter().flatten() {
-            out.close(Some(&set));
-        }
-        if revision.wants_artifact() {
+    if let Some(Installed { set, out, .. }) = installed {
+        out.iter().for_each(|out| out.close(set.as_ref()));
+        if let Some(set) = set
+            && revision.wants_artifact()
+        {
             set.gate.raise(revision.analysis.word().priority());
             set.start(false);
         }

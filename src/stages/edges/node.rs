@@ -58,6 +58,13 @@ impl<H: Host> Node<H> {
         self.current.get().filter(|set| set.tag == tag)
     }
 
+    /// The slot itself goes: what its sets name is named no more.
+    fn forget(&self) {
+        for set in [self.current.get(), self.deferred.get()].into_iter().flatten() {
+            set.unname();
+        }
+    }
+
     /// The owner's life is over: what it waited for is withdrawn, what it was to wait for forgotten. Outside every section and pin.
     pub(crate) fn end(&self, tag: Tag) {
         for place in [&self.current, &self.deferred] {
@@ -67,5 +74,11 @@ impl<H: Host> Node<H> {
                 set.close(None);
             }
         }
+    }
+}
+
+impl<H: Host> Drop for Node<H> {
+    fn drop(&mut self) {
+        self.forget();
     }
 }

@@ -30,7 +30,8 @@ impl<H: Host> Stages<H> {
     ///
     /// A generation counts from the moment in which its Source is there. Looks at the file's dependents alone.
     ///
-    /// A file that is named need not be known. When a file is removed nobody depends on it any more, until its owners name it anew.
+    /// A file that is named need not be known; if it is not, it is forgotten with the last who names it. When a file is removed nobody
+    /// depends on it any more, until its owners name it anew.
     pub fn dependents(&self, file: &H::File) -> Vec<H::File> {
         let Some(slot) = self.slot(file) else { return Vec::new() };
         let owners = slot.dependents();

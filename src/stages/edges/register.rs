@@ -60,6 +60,7 @@ fn register<H: Host>(core: &Core<H>, owner: &H::File, named: Dependencies<H::Fil
     }
     let set = DependencySet::new(&slot, revision.tag(), &found.forward, &found.blockers);
     if revision.absent || !defer(node, &set) {
+        set.close(None);
         return Some(Registered::Refused);
     }
     set.start(false);
@@ -91,18 +92,18 @@ fn register_now<H: Host>(
     deferred: Option<&DependencySet<H>>,
 ) -> bool {
     let node = slot.node();
-    let Some((set, before)) = put(slot, node, revision.tag(), found) else {
-        if let Some(deferred) = deferred {
-            deferred.close(None);
-        }
-        // Or there was nothing to clear.
-        return node.current.is_empty();
-    };
-    set.gate.raise(revision.analysis.word().priority());
-    for out in before.as_deref().into_iter().chain(deferred) {
-        set.gate.raise(out.gate.priority());
-        out.close(Some(&set));
+    let (set, out) = put(slot, node, revision.tag(), found);
+    if let Some(set) = &set {
+        set.gate.raise(revision.analysis.word().priority());
     }
+    for out in out.iter().map(|out| &**out).chain(deferred) {
+        if let Some(set) = &set {
+            set.gate.raise(out.gate.priority());
+        }
+        out.close(set.as_ref());
+    }
+    // If there is none, a newer generation has its own, or there was nothing to clear.
+    let Some(set) = set else { return node.current.is_empty() };
     set.start(false);
     // Who waits for an Artifact inside a job may have other things to help with now.
     nudge();
@@ -118,7 +119,7 @@ pub(crate) fn settle_deferred<H: Host>(slot: &Arc<Slot<H>>, node: &Node<H>) -> b
         match revision.demand.touch() {
             Touched::SourceDone if slot.versions.is_current(&revision, slot.clock()) => {
                 let Some(deferred) = take_deferred(node, revision.tag()) else { return false };
-                let found = Resolved { forward: deferred.forward(), blockers: deferred.producers() };
+                let found = Resolved::of(&deferred);
                 return register_now(slot, &revision, &found, Some(&deferred));
             }
             // Who retired it makes its successor visible, or has done so, and looks then.

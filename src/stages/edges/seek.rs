@@ -4,6 +4,7 @@
 
 use super::super::artifact::known_or_done;
 use super::super::host::{Host, Stage};
+use super::super::needed::Needed;
 use super::super::origin::Asker;
 use super::super::revision::{Revision, leave};
 use super::super::slot::{Kind, Slot};
@@ -60,8 +61,8 @@ pub(crate) fn is_wanting<H: Host>(producer: &Arc<Slot<H>>) -> bool {
 /// with the answer; `seen` is the edge that asked last.
 pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut seen: Option<Arc<Edge<H>>>) {
     loop {
-        // A file that has been taken away is waited for by nobody.
-        let Some(slot) = set.blockers[at].producer.upgrade() else { return set.answered() };
+        // A file that has been taken away is waited for by nobody; and one that was but a name, of a set that has been closed.
+        let Some(slot) = set.blockers[at].producer.upgrade().and_then(Needed::of) else { return set.answered() };
         let revision = visible_or_first(&slot);
         match verdict(&revision) {
             Verdict::Done => return set.answered(),

@@ -10,6 +10,7 @@ use super::gate::Gate;
 use super::node::Dependent;
 use super::place::Place;
 use super::seek::seek;
+use crate::flight::Linked;
 use crate::sync::{Arc, Weak, mutant};
 
 /// Incarnation and generation, in this order: a later one is newer.
@@ -26,7 +27,7 @@ impl<H: Host> Revision<H> {
     }
 }
 
-/// A file that is depended on, and the entry that says so there.
+/// A file that is depended on, and the entry that says so there. Its slot is needed until the entry goes.
 struct Forward<H: Host> {
     file: Weak<Slot<H>>,
     entry: Arc<Dependent<H>>,
@@ -65,7 +66,14 @@ impl<H: Host> DependencySet<H> {
         blockers: &[Arc<Slot<H>>],
     ) -> Arc<Self> {
         let weak = Arc::downgrade(owner);
-        let name = |file: &Arc<Slot<H>>| Forward { file: Arc::downgrade(file), entry: Dependent::new(weak.clone()) };
+        let name = |file: &Arc<Slot<H>>| {
+            let entry = Dependent::new(weak.clone());
+            // Buried it is if the set that it was found in has been closed meanwhile: then this one will not be shown.
+            if !file.versions.need() {
+                entry.go();
+            }
+            Forward { file: Arc::downgrade(file), entry }
+        };
         // Its own Analysis stands before every Artifact anyway.
         let others = blockers.iter().filter(|file| !Arc::ptr_eq(file, owner));
         let block = |file: &Arc<Slot<H>>| Blocker { producer: Arc::downgrade(file), edge: Place::new() };
@@ -86,19 +94,24 @@ impl<H: Host> DependencySet<H> {
     /// Has the files that are depended on name the owner. Before the set is shown to anybody.
     pub(crate) fn name_owner(&self) {
         for forward in &self.forward {
-            if let Some(slot) = forward.file.upgrade() {
+            if !forward.entry.is_dead()
+                && let Some(slot) = forward.file.upgrade()
+            {
                 let _ = slot.node().dependents.push(forward.entry.clone());
             }
         }
     }
 
-    /// Takes that back.
-    fn unname_owner(&self) {
+    /// Names nobody any more: a file that is no more than a name goes with the last who names it. Outside every section and pin.
+    pub(crate) fn unname(&self) {
         for forward in &self.forward {
             if forward.entry.go()
                 && let Some(slot) = forward.file.upgrade()
             {
-                slot.node().dependents.note_dead();
+                if let Some(node) = slot.node.get() {
+                    node.dependents.note_dead();
+                }
+                slot.unneed();
             }
         }
     }
@@ -151,7 +164,7 @@ impl<H: Host> DependencySet<H> {
     /// Ends a set that has been put out of its place, or was never shown: what still waits goes over to `successor`, or is
     /// withdrawn. For the one who put it out; outside every section and pin.
     pub(crate) fn close(&self, successor: Option<&Arc<Self>>) {
-        self.unname_owner();
+        self.unname();
         for blocker in &self.blockers {
             let Some(edge) = blocker.edge.close() else { continue };
             let next = successor.and_then(|next| Some((next, next.index_of(blocker.producer.as_ptr())?)));
