@@ -123,6 +123,19 @@ fn a_permit_that_comes_back_goes_to_the_more_urgent() {
 }
 
 #[test]
+fn s29_an_admission_takes_no_permit_until_the_stage_begins() {
+    let host = files(3);
+    let runtime = host::inline();
+    let stages = Stages::builder(&runtime, host.clone()).limit(Pool::Workers, 1).unwrap();
+    let stages = stages.limit(Pool::Io, 1).unwrap().build();
+    let used = |pool| stages.pool_use(pool).map_or(0, |used| used.in_flight + used.on_loan + used.waiting);
+    let mut batch = stages.submit_batch_atomic((0..3).map(|n: u32| Request::artifact(n.to_string(), 1)));
+    assert_eq!((used(Pool::Workers), used(Pool::Io)), (0, 0));
+    assert!(batch.wait().iter().all(Result::is_ok));
+    assert_eq!((used(Pool::Workers), used(Pool::Io)), (0, 0));
+}
+
+#[test]
 fn s84_a_full_pool_does_not_hold_up_the_other() {
     let host = files(2);
     let runtime = Runtime::builder().workers(2).io_threads(2).build().unwrap();

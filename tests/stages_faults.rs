@@ -4,7 +4,7 @@
 mod host;
 
 use host::{Act, Files, Gate, driven, threads};
-use shardrun::{Moved, Pool, Priority, Request, Runtime, Stage, StageCx, StageError, Stages};
+use shardrun::{Budget, Moved, Pool, Priority, Request, Runtime, Stage, StageCx, StageError, Stages};
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -535,6 +535,53 @@ fn b26_b27_b31_names_that_come_back_to_the_scheduler_or_panic_do_no_harm() {
     }
     drop(stages);
     drop(runtime);
+}
+
+#[test]
+fn s11_a_panic_of_a_generation_that_is_over_gives_its_permit_back_and_leaves_the_newer_one_alone() {
+    for stage in [Stage::Source, Stage::Analysis, Stage::Artifact] {
+        let (host, gate) = (Files::with([("a", "old")]), Gate::default());
+        let runtime = threads(2);
+        let budget = Budget::for_runtime(4, &runtime);
+        let stages = Stages::builder(&runtime, host.clone()).budget(budget.clone());
+        let stages = stages.limit(Pool::Workers, 1).unwrap().build();
+        let at = gate.clone();
+        host.hook(move |_, it| {
+            if it.generation == 1 && it.stage == stage {
+                at.pass();
+                panic!("asked for");
+            }
+            Act::Go
+        });
+        let old = stages.submit_request(Request::artifact("a".into(), 1));
+        gate.arrived(1);
+        let new = stages.submit_request(Request::artifact("a".into(), 1).text("new".into()));
+        assert!(matches!(old.wait(), Err(StageError::Superseded)), "{stage}");
+        gate.open();
+        assert_eq!(*new.wait().unwrap(), "1:analysis(new)", "{stage}");
+        assert_eq!(stages.quiesce(), Ok(()));
+        let used = stages.pool_use(Pool::Workers).expect("it is limited");
+        assert_eq!((used.in_flight, used.on_loan, used.waiting, budget.in_use()), (0, 0, 0, 0), "{stage}");
+    }
+}
+
+#[test]
+fn s37_an_artifact_that_is_due_is_not_begun_once_its_generation_is_over() {
+    let host = Files::with([("a", "old")]);
+    let (runtime, stages) = driven(&host);
+    host.hook(|cx, it| {
+        if it.stage == Stage::Analysis && it.generation == 1 {
+            cx.scheduler().expect("it is there").invalidate(&it.file);
+        }
+        Act::Go
+    });
+    let handles: Vec<_> = (0..4).map(|profile| stages.submit_request(Request::artifact("a".into(), profile))).collect();
+    runtime.drive_all();
+    for handle in handles {
+        assert!(matches!(handle.wait(), Err(StageError::Superseded)));
+    }
+    assert_eq!(host.ran(Stage::Artifact, "a"), 0);
+    assert_eq!(stages.counters().stale_refusals, 1);
 }
 
 /// Drops what may panic.
