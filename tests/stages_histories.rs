@@ -77,13 +77,16 @@ impl Drop for Made {
     }
 }
 
+/// What was executed, by file, generation, stage and profile.
+type Executions = HashMap<(usize, u64, Stage, u8), Vec<Execution>>;
+
 /// The clock of a round, and what was executed in it.
 #[derive(Default)]
 struct Record {
     clock: AtomicU64,
     alive: Arc<AtomicU64>,
     random: AtomicU64,
-    executions: Mutex<HashMap<(usize, u64, Stage, u8), Vec<Execution>>>,
+    executions: Mutex<Executions>,
 }
 
 impl Record {
@@ -264,14 +267,14 @@ impl Client<'_> {
 
     fn root(&mut self) {
         let (root, span) = self.record.span(|| self.stages.capture_source_root());
-        let mut group = [None; GROUP.end];
-        for file in 0..FILES {
-            let SourceLookup::Present(made, _) = root.lookup(&file) else { continue };
-            self.log.seen.push((file, Seen { span, text: made.0 }));
-            if GROUP.contains(&file) {
-                group[file] = Some(made.0);
-            }
+        let texts: [Option<u64>; FILES] = std::array::from_fn(|file| match root.lookup(&file) {
+            SourceLookup::Present(made, _) => Some(made.0),
+            _ => None,
+        });
+        for (file, text) in texts.into_iter().enumerate() {
+            self.log.seen.extend(text.map(|text| (file, Seen { span, text })));
         }
+        let group = std::array::from_fn(|member| texts[member]);
         self.log.groups.push(group);
     }
 
@@ -309,7 +312,7 @@ impl Client<'_> {
 }
 
 /// Checks a round that is over.
-fn check(logs: &[Log], executions: &mut HashMap<(usize, u64, Stage, u8), Vec<Execution>>) -> Result<(), String> {
+fn check(logs: &[Log], executions: &mut Executions) -> Result<(), String> {
     let (asked, answered) =
         logs.iter().fold((0, 0), |(asked, answered), log| (asked + log.asked, answered + log.answered));
     assert_eq!(asked, answered, "each request is answered once");
