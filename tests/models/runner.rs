@@ -176,12 +176,17 @@ fn notices(name: &str, model: &str) -> bool {
         .stderr(Stdio::null())
         .spawn()
         .expect("the test binary starts");
+    // Read from the start: a schedule that is printed can be longer than a pipe holds, and its writer would wait for ever.
+    let mut stdout = child.stdout.take().expect("stdout is piped");
+    let reader = std::thread::spawn(move || {
+        let mut printed = String::new();
+        std::io::Read::read_to_string(&mut stdout, &mut printed).expect("the child's output is text");
+        printed
+    });
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait().expect("the child can be waited for") {
-            let mut printed = String::new();
-            std::io::Read::read_to_string(&mut child.stdout.take().expect("stdout is piped"), &mut printed)
-                .expect("the child's output is text");
+            let printed = reader.join().expect("the reader does not panic");
             assert!(!printed.contains("running 0 tests"), "no model is named {model}: mend the list");
             return !status.success();
         }

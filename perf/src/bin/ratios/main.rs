@@ -15,6 +15,7 @@ mod report;
 mod round_trip;
 mod scale;
 mod stages;
+mod views;
 
 use pools::Place;
 use serde_json::{Value, json};
@@ -127,6 +128,24 @@ const GROUPS: &[Group] = &[
         about: "1,000 to 30,000 requests pending at once",
         placements: &["apart"],
         run: scale::pending,
+    },
+    Group {
+        name: "roots",
+        about: "capture of a source root and lookups in it, with 1 and 1,000 live",
+        placements: &["one", "apart"],
+        run: views::roots,
+    },
+    Group {
+        name: "borrowed",
+        about: "reads of one hot file by 1 to 16 threads",
+        placements: &["both"],
+        run: views::borrowed,
+    },
+    Group {
+        name: "storm",
+        about: "8 threads read and request while 8 others edit",
+        placements: &["both"],
+        run: views::storm,
     },
     Group {
         name: "graph-layers",

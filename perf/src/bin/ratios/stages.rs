@@ -31,7 +31,7 @@ pub fn empty(pools: &Pools) -> Scheduler {
 }
 
 /// A scheduler whose files have Source done.
-fn filled(pools: &Pools, files: usize) -> Scheduler {
+pub fn filled(pools: &Pools, files: usize) -> Scheduler {
     let scheduler = empty(pools);
     windowed(files, OUTSTANDING, |file| scheduler.submit_request(Request::source(file)));
     scheduler
