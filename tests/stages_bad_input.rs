@@ -236,7 +236,7 @@ fn what_is_asked_while_the_runtime_shuts_down_is_answered_shut_down() {
 fn extreme_numbers_are_taken_as_they_are() {
     let host = Files::with([("a", "stored")]);
     let runtime = inline();
-    let stages = Stages::builder(&runtime, host.clone()).first_epoch(u64::MAX).build();
+    let stages = Stages::builder(&runtime, host.clone()).first_epoch(u64::MAX).expect_files(usize::MAX).build();
     assert!(stages.submit_request(Request::source(a()).deadline(Duration::MAX).name(u64::MAX)).wait().is_ok());
     let zero = stages.submit_request(Request::source(a()).deadline(Duration::ZERO));
     assert!(matches!(zero.wait(), Ok(_) | Err(StageError::DeadlinePassed)));

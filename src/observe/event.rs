@@ -116,7 +116,8 @@ pub enum Event {
 /// Hears what happens in an engine. One observer per runtime, set in its builder; unset it costs nothing.
 ///
 /// The calls come from the engine's threads, between jobs and outside every section: keep them short, since the thread that
-/// calls does nothing else meanwhile. A panic of the observer is caught and counted.
+/// calls does nothing else meanwhile. A panic of the observer is caught and counted. What it does may itself cause events, which
+/// it is told of inside that call: one that answers every event with another never comes to an end.
 pub trait Observer: Send + Sync {
     /// Called for each event.
     fn event(&self, event: &Event);

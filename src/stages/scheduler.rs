@@ -145,9 +145,10 @@ impl<H: Host> StagesBuilder<H> {
     }
 
     /// How many files there will be, as far as that is known: room for their names is made at once, so that the table of files
-    /// does not grow step by step while they come. It is no limit.
+    /// does not grow step by step while they come, but for no more than four million. It is no limit.
     pub fn expect_files(mut self, files: usize) -> Self {
-        self.files = files;
+        // A number that is far off must not take all memory.
+        self.files = files.min(1 << 22);
         self
     }
 
