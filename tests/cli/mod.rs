@@ -1,6 +1,8 @@
 //! A temporary tree, and the built tool run over it. It does not know what the tool should say.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+#[cfg(target_os = "linux")]
+pub(crate) mod serving;
 pub(crate) mod tasks;
 
 use serde_json::Value;

@@ -4,6 +4,8 @@
 
 #[cfg(target_os = "linux")]
 use crate::run::RunArgs;
+#[cfg(target_os = "linux")]
+use crate::serve::{AskArgs, ServeArgs};
 use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
@@ -22,6 +24,10 @@ pub(crate) enum Command {
     Index(IndexArgs),
     #[cfg(target_os = "linux")]
     Run(RunArgs),
+    #[cfg(target_os = "linux")]
+    Serve(ServeArgs),
+    #[cfg(target_os = "linux")]
+    Ask(AskArgs),
 }
 
 const EXAMPLES: &str = "\

@@ -12,9 +12,13 @@ use std::time::{Duration, Instant};
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 enum Progress {
+    /// Not even complaints are said, only counted.
+    Mute,
     Silent,
     Bar(ProgressBar),
-    Lines { next: Instant },
+    Lines {
+        next: Instant,
+    },
 }
 
 /// What is said to the person who started the program. What cannot be written there is dropped: there is no better place.
@@ -34,6 +38,11 @@ impl Console {
         Console { progress, complaints: 0 }
     }
 
+    /// Says nothing, and counts what it would complain about.
+    pub(crate) fn mute() -> Self {
+        Console { progress: Progress::Mute, complaints: 0 }
+    }
+
     /// Says what went wrong with a file, in one line; the program's exit status will tell that there was something.
     pub(crate) fn complain(&mut self, path: &Path, what: impl Display) {
         self.complain_of(&path.to_string_lossy(), what);
@@ -45,6 +54,7 @@ impl Console {
         let line = format!("shardrun: {}: {what}\n", OneLine(subject));
         let write = || drop(io::stderr().lock().write_all(line.as_bytes()));
         match &self.progress {
+            Progress::Mute => {}
             Progress::Bar(bar) => bar.suspend(write),
             _ => write(),
         }
@@ -58,7 +68,7 @@ impl Console {
     /// So many files have been found; more may come.
     pub(crate) fn found(&mut self, files: u64) {
         match &mut self.progress {
-            Progress::Silent => {}
+            Progress::Mute | Progress::Silent => {}
             Progress::Bar(bar) => bar.set_position(files),
             Progress::Lines { .. } => self.line(false, format_args!("{files} files found")),
         }
@@ -67,7 +77,7 @@ impl Console {
     /// So many of all files have been indexed.
     pub(crate) fn done(&mut self, files: u64, all: u64) {
         match &mut self.progress {
-            Progress::Silent => {}
+            Progress::Mute | Progress::Silent => {}
             Progress::Bar(bar) => {
                 if bar.length() != Some(all) {
                     bar.set_style(style("{bar:40} {pos} of {len} files indexed"));

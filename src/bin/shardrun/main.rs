@@ -8,6 +8,8 @@ mod interrupts;
 mod output;
 #[cfg(target_os = "linux")]
 mod run;
+#[cfg(target_os = "linux")]
+mod serve;
 mod work;
 
 use clap::error::ErrorKind;
@@ -20,6 +22,10 @@ fn main() -> ExitCode {
         cli::Command::Index(args) => index(&args),
         #[cfg(target_os = "linux")]
         cli::Command::Run(args) => run::run(&args),
+        #[cfg(target_os = "linux")]
+        cli::Command::Serve(args) => serve::run(args),
+        #[cfg(target_os = "linux")]
+        cli::Command::Ask(args) => serve::ask(&args),
     }
 }
 

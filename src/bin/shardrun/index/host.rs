@@ -50,9 +50,12 @@ impl From<Interrupt> for IndexError {
 thread_local! {
     static WORKER: RefCell<Worker> = const { RefCell::new(Worker::new()) };
     static TRACK: Cell<u32> = const { Cell::new(0) };
-    /// The tree that this thread saw last, and which one it was: all workers ask for it for every file.
+    /// The tree that this thread saw last, of whatever host, and which one it was: all workers ask for it for every file.
     static TREE: RefCell<(u64, Option<Arc<Tree>>)> = const { RefCell::new((0, None)) };
 }
+
+/// Numbers all trees of the process, so that a thread that serves several hosts never takes the tree of one for another's.
+static TREES: AtomicU64 = AtomicU64::new(0);
 
 /// Tells the calling thread which worker it is.
 pub(crate) fn name_thread(track: u32) {
@@ -63,7 +66,8 @@ pub(crate) fn name_thread(track: u32) {
 pub(crate) struct Indexer {
     /// All files, once the walk has ended, and again whenever files have come or gone.
     tree: Mutex<Option<Arc<Tree>>>,
-    trees: AtomicU64,
+    /// The number of that tree; 0 before the first.
+    newest: AtomicU64,
     /// The graph of those files whose fingerprints are to be made.
     condensed: Mutex<Option<Arc<Condensed>>>,
     bytes_max: u64,
@@ -86,14 +90,14 @@ impl Indexer {
     /// Files of more than `bytes_max` bytes are refused.
     pub(crate) fn new(bytes_max: u64, keep: Keep, began: Instant) -> Self {
         let (tree, condensed) = (Mutex::new(None), Mutex::new(None));
-        Indexer { tree, trees: AtomicU64::new(0), condensed, bytes_max, keep, began }
+        Indexer { tree, newest: AtomicU64::new(0), condensed, bytes_max, keep, began }
     }
 
     /// From now on imports are resolved in this tree.
     pub(crate) fn set_tree(&self, tree: Arc<Tree>) {
         let mut current = self.tree.lock().unwrap_or_else(PoisonError::into_inner);
         *current = Some(tree);
-        self.trees.fetch_add(1, Ordering::Release);
+        self.newest.store(TREES.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     /// From now on fingerprints are made of this graph.
@@ -114,7 +118,7 @@ impl Indexer {
 
     /// Runs `work` with the tree and the file's number in it.
     fn in_tree<R>(&self, file: &FileRef, work: impl FnOnce(&Tree, u32) -> R) -> Result<R, IndexError> {
-        let newest = self.trees.load(Ordering::Acquire);
+        let newest = self.newest.load(Ordering::Acquire);
         TREE.with_borrow_mut(|(seen, tree)| {
             if *seen != newest {
                 *tree = self.tree.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -126,11 +130,15 @@ impl Indexer {
         })
     }
 
-    fn read(&self, cx: &StageCx<'_, Self>) -> Result<Timed, IndexError> {
+    /// Scans a text, or what is on disk.
+    fn read(&self, cx: &StageCx<'_, Self>, given: Option<&[u8]>) -> Result<Timed, IndexError> {
         let file = cx.file();
         cx.check()?;
         let read = || {
             WORKER.with_borrow_mut(|worker| {
+                if let Some(text) = given {
+                    return Ok((worker.scan_text(file.path(), text), None));
+                }
                 worker.load(file.on_disk(), self.bytes_max).map_err(IndexError::Read)?;
                 cx.check()?;
                 let stamp = self.keep.marks.then(|| worker.stamp());
@@ -161,7 +169,8 @@ impl Host for Indexer {
 
     fn source(&self, cx: &StageCx<'_, Self>, text: Text) -> Result<Scanned, IndexError> {
         match text {
-            Text::OnDisk => self.read(cx).map(Scanned::Own),
+            Text::OnDisk => self.read(cx, None).map(Scanned::Own),
+            Text::Given(text) => self.read(cx, Some(&text)).map(Scanned::Own),
             Text::Resolved(source) => Ok(Scanned::Kept(source, None)),
             Text::Reaching(source, analysis) => Ok(Scanned::Kept(source, Some(analysis))),
         }

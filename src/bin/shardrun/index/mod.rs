@@ -3,19 +3,19 @@
 #![forbid(unsafe_code)]
 
 mod affected;
-mod complaints;
+pub(crate) mod complaints;
 mod condensed;
 mod cycles;
-mod file;
+pub(crate) mod file;
 mod fingerprints;
-mod host;
+pub(crate) mod host;
 mod outputs;
-mod results;
+pub(crate) mod results;
 mod run;
 mod summary;
 mod totals;
-mod walk;
-mod watch;
+pub(crate) mod walk;
+pub(crate) mod watch;
 
 use run::known_tree;
 pub(crate) use run::{End, run};

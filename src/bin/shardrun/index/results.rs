@@ -36,6 +36,8 @@ impl Span {
 pub(crate) enum Text {
     /// What is on disk.
     OnDisk,
+    /// What somebody has typed, which takes the place of what is on disk.
+    Given(Arc<[u8]>),
     /// The file is what it was, and its imports may lead elsewhere now.
     Resolved(Arc<Scanned>),
     /// The file and its imports are what they were: what it reaches is not.

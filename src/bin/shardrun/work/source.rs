@@ -44,6 +44,11 @@ impl Worker {
     pub(crate) fn scan(&mut self, path: &str) -> Source {
         of_text(path, self.buffer.text(), &mut self.findings)
     }
+
+    /// Finds what is in a text; `path` tells its language.
+    pub(crate) fn scan_text(&mut self, path: &str, text: &[u8]) -> Source {
+        of_text(path, text, &mut self.findings)
+    }
 }
 
 /// The Source of a text.

@@ -2,14 +2,12 @@
 //! It does not know what has become of these paths, nor which of them matter.
 #![forbid(unsafe_code)]
 
-use super::News;
 use notify::event::{AccessKind, AccessMode, EventKind};
 use notify::{Config, ErrorKind, Event, RecommendedWatcher, RecursiveMode, Watcher};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Bound;
 use std::path::{self, Path, PathBuf};
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -34,7 +32,8 @@ pub(crate) struct Told {
 
 /// Watches the directories of a tree.
 pub(crate) struct Eyes {
-    watcher: RecommendedWatcher,
+    /// Nothing if nothing is to be told, and directories are only remembered.
+    watcher: Option<RecommendedWatcher>,
     told: Arc<Mutex<Told>>,
     /// The directory that is indexed, as the walk spells it and as the system does.
     root: PathBuf,
@@ -43,8 +42,8 @@ pub(crate) struct Eyes {
 }
 
 impl Eyes {
-    /// Tells `news` when there is something to take.
-    pub(crate) fn new(root: &Path, follow: bool, news: Sender<News>) -> Result<Self, String> {
+    /// Calls `tell` when there is something to take.
+    pub(crate) fn new(root: &Path, follow: bool, tell: impl Fn() + Send + 'static) -> Result<Self, String> {
         let told = Arc::new(Mutex::new(Told::default()));
         let hears = told.clone();
         let hear = move |event| {
@@ -52,14 +51,21 @@ impl Eyes {
             let silent = told.times.is_none();
             told.hear(event);
             if silent && told.times.is_some() {
-                // The other end is gone only when nobody watches any more.
-                let _ = news.send(News::Touched);
+                // The lock is not held while somebody else's code runs.
+                drop(told);
+                tell();
             }
         };
         let config = Config::default().with_follow_symlinks(follow);
         let watcher = RecommendedWatcher::new(hear, config).map_err(|error| said(&error))?;
         let absolute = path::absolute(root).map_err(|error| error.to_string())?;
-        Ok(Eyes { watcher, told, root: root.into(), absolute, watched: BTreeSet::new() })
+        Ok(Eyes { watcher: Some(watcher), told, root: root.into(), absolute, watched: BTreeSet::new() })
+    }
+
+    /// Sees nothing: whoever wants to know what has changed looks at all.
+    pub(crate) fn closed(root: &Path) -> Self {
+        let told = Arc::new(Mutex::new(Told::default()));
+        Eyes { watcher: None, told, root: root.into(), absolute: root.into(), watched: BTreeSet::new() }
     }
 
     /// Watches a directory from now on. True if it was not watched before.
@@ -67,9 +73,12 @@ impl Eyes {
         if self.watched.contains(directory) {
             return Ok(false);
         }
-        if BY_DIRECTORY || directory == self.root {
+        let absolute = self.absolute_of(directory);
+        if let Some(watcher) = &mut self.watcher
+            && (BY_DIRECTORY || directory == self.root)
+        {
             let mode = if BY_DIRECTORY { RecursiveMode::NonRecursive } else { RecursiveMode::Recursive };
-            match self.watcher.watch(&self.absolute_of(directory), mode) {
+            match watcher.watch(&absolute, mode) {
                 Ok(()) => {}
                 Err(error) if is_gone(&error) => return Ok(false),
                 Err(error) => return Err(said(&error)),
@@ -108,6 +117,11 @@ impl Eyes {
         let mut told = std::mem::take(&mut *lock(&self.told));
         told.touched = told.touched.iter().filter_map(|path| self.relative(path)).collect();
         told
+    }
+
+    /// Something may have been missed.
+    pub(crate) fn miss(&self) {
+        lock(&self.told).missed = true;
     }
 
     fn absolute_of(&self, path: &Path) -> PathBuf {

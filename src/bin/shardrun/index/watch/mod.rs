@@ -3,9 +3,9 @@
 #![forbid(unsafe_code)]
 
 mod desk;
-mod eyes;
-mod look;
-mod model;
+pub(crate) mod eyes;
+pub(crate) mod look;
+pub(crate) mod model;
 mod report;
 mod round;
 
@@ -66,7 +66,10 @@ impl Senses {
     /// Nothing is seen before a directory is watched.
     pub(crate) fn open(args: &IndexArgs) -> Result<Self, String> {
         let (news, heard) = mpsc::channel();
-        Ok(Senses { eyes: Eyes::new(&args.dir, args.follow, news.clone())?, news, heard })
+        let tell = news.clone();
+        // The other end is gone only when nobody watches any more.
+        let told = move || drop(tell.send(News::Touched));
+        Ok(Senses { eyes: Eyes::new(&args.dir, args.follow, told)?, news, heard })
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) struct Marks {
 }
 
 /// A file.
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) file: FileRef,
     pub(crate) marks: Option<Marks>,
@@ -44,6 +45,7 @@ impl Node {
 }
 
 /// The files of a tree. A file keeps its place as long as it is there; then another may take it.
+#[derive(Clone)]
 pub(crate) struct Model {
     root: PathBuf,
     nodes: Vec<Option<Node>>,
@@ -85,6 +87,11 @@ impl Model {
     /// Whether there is a file at a place.
     pub(crate) fn has(&self, place: u32) -> bool {
         self.nodes[place as usize].is_some()
+    }
+
+    /// How many places there are, with and without a file.
+    pub(crate) fn places(&self) -> usize {
+        self.nodes.len()
     }
 
     fn node_mut(&mut self, place: u32) -> &mut Node {

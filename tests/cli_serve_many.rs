@@ -1,0 +1,213 @@
+//! `shardrun serve` under many clients: floods, kills, clients that do not read, and edits without end.
+//! These tests do not know how turns are taken.
+#![cfg(all(feature = "cli", target_os = "linux"))]
+
+mod cli;
+
+use cli::serving::{Client, Daemon, framed, fresh};
+use cli::{Random, Tree};
+use serde_json::{Value, json};
+use std::collections::HashSet;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Barrier;
+use std::thread;
+
+const BUSY: i64 = -32_001;
+const ROOTS: usize = 50;
+const FILES: usize = 6;
+
+fn name(file: usize) -> String {
+    format!("f{file}.c")
+}
+
+/// File `file` includes those of `imports`.
+fn text(imports: &[usize]) -> String {
+    imports.iter().map(|file| format!("#include \"{}\"\n", name(*file))).collect()
+}
+
+/// A chain of files, in each of many roots.
+fn many(roots: usize) -> (Tree, Vec<PathBuf>) {
+    let tree = Tree::new(&[]);
+    for root in 0..roots {
+        for file in 0..FILES {
+            let next: Vec<usize> = (file + 1..FILES).take(1).collect();
+            tree.write(format!("r{root}/{}", name(file)), text(&next));
+        }
+    }
+    let roots = (0..roots).map(|root| tree.root().canonicalize().unwrap().join(format!("r{root}"))).collect();
+    (tree, roots)
+}
+
+fn file_of(root: &Path, file: usize) -> Value {
+    json!({ "root": root, "file": name(file), "transitive": true })
+}
+
+/// Opens a root, edits a file that nobody else does, and must see it in each read; reads others' roots besides.
+fn work(client: &mut Client, roots: &[PathBuf], own: usize, seed: u64) {
+    let mut random = Random::new(seed);
+    let root = &roots[own];
+    assert_eq!(client.result("open", json!({ "root": root }))["files"], FILES);
+    for _ in 0..20 {
+        let last = FILES - 1;
+        let imports = if random.below(2) == 0 { vec![last] } else { vec![] };
+        let edit = client.send("edit", json!({ "root": root, "file": name(0), "text": text(&imports) }));
+        let read = client.send("dependencies", file_of(root, 0));
+        let other = &roots[random.below(ROOTS as u64) as usize];
+        let foreign = client.send("fingerprint", json!({ "root": other }));
+        assert!(client.answer(edit)["result"]["version"].is_u64());
+        let files: Vec<String> = imports.iter().map(|file| name(*file)).collect();
+        assert_eq!(client.answer(read)["result"]["files"], json!(files));
+        let foreign = client.answer(foreign);
+        let known = foreign["result"]["fingerprint"].is_string() || foreign["error"]["data"]["code"].is_string();
+        assert!(known, "{foreign}");
+    }
+}
+
+/// Asks more than it may have open, reads all answers, and counts those that are refusals.
+fn flood(client: &mut Client, root: &Path) -> usize {
+    client.result("open", json!({ "root": root }));
+    let mut open: HashSet<i64> = (0..500).map(|_| client.send("dependencies", file_of(root, 0))).collect();
+    open.extend((0..500).map(|_| client.send("edit", json!({ "root": root, "file": name(1), "text": "int x;\n" }))));
+    let mut busy = 0;
+    while !open.is_empty() {
+        let message = client.hear().unwrap();
+        assert!(open.remove(&message["id"].as_i64().unwrap()), "answered twice: {message}");
+        if message["error"]["code"] == BUSY {
+            assert_eq!(message["error"]["data"]["retry"], true);
+            busy += 1;
+        }
+    }
+    busy
+}
+
+#[test]
+fn fifty_roots_and_a_hundred_clients() {
+    let (tree, roots) = many(ROOTS);
+    let daemon = Daemon::begin(&tree, &["--max-pending", "16"]);
+    let begin = Barrier::new(100);
+    thread::scope(|scope| {
+        for number in 0..100 {
+            let (daemon, roots, begin) = (&daemon, &roots, &begin);
+            scope.spawn(move || {
+                let mut client = daemon.client();
+                begin.wait();
+                let root = &roots[number % ROOTS];
+                match number {
+                    // Each has a root to itself.
+                    0..40 => work(&mut client, roots, number, number as u64),
+                    40..70 => drop(flood(&mut client, &roots[40 + number % 10])),
+                    // Killed in the middle of a message, with requests open.
+                    70..90 => {
+                        client.send("open", json!({ "root": root }));
+                        for _ in 0..10 {
+                            client.send("files", json!({ "root": root }));
+                        }
+                        client.raw("Content-Length: 100\r\n\r\n{");
+                    }
+                    // Wrong all the time.
+                    _ => {
+                        for _ in 0..100 {
+                            client.raw(framed("{]"));
+                            client.raw("nonsense\r\n\r\n");
+                            let health = client.send("health", json!({}));
+                            assert!(client.hear().unwrap()["error"]["code"].is_i64());
+                            assert!(client.hear().unwrap()["error"]["code"].is_i64());
+                            assert_eq!(client.answer(health)["result"]["ok"], true);
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let mut last = daemon.client();
+    // Those that are gone have left, and nothing of them goes on.
+    loop {
+        let health = last.result("health", json!({}));
+        if health["clients"] == 1 && health["interactive"]["running"] == 0 && health["interactive"]["queued"] == 0 {
+            assert_eq!((&health["roots"], &health["phantoms"]), (&json!(ROOTS), &json!(0)), "{health}");
+            break;
+        }
+    }
+    for root in &roots {
+        assert_eq!(last.result("open", json!({ "root": root }))["ready"], true);
+    }
+    daemon.end();
+}
+
+#[test]
+fn a_flood_is_refused_beyond_what_a_client_may_have_open() {
+    let (tree, roots) = many(2);
+    let daemon = Daemon::begin(&tree, &["--max-pending", "1"]);
+    let mut client = daemon.client();
+    // It reads nothing meanwhile, so that the daemon is asked faster than it answers.
+    let busy: usize = (0..20).map(|_| flood(&mut client, &roots[0])).sum();
+    assert!(busy > 0);
+    assert_eq!(daemon.client().result("open", json!({ "root": roots[1] }))["ready"], true);
+    daemon.end();
+}
+
+#[test]
+fn who_does_not_read_is_dropped() {
+    let (tree, roots) = many(1);
+    let daemon = Daemon::begin(&tree, &["--max-unread", "64"]);
+    let mut deaf = daemon.client();
+    let mut other = daemon.client();
+    other.result("open", json!({ "root": roots[0] }));
+    let request = framed(&json!({ "jsonrpc": "2.0", "id": "a", "method": "health" }).to_string()).repeat(100);
+    // It writes until the daemon does not want to hear it any more.
+    while deaf.stream.write_all(&request).is_ok() {
+        assert_eq!(other.result("files", json!({ "root": roots[0] }))["files"].as_array().unwrap().len(), FILES);
+    }
+    while other.result("health", json!({}))["clients"] != 1 {}
+    assert_eq!(other.result("health", json!({}))["clients_dropped"], 1);
+    daemon.end();
+}
+
+#[test]
+fn after_a_thousand_edits_all_is_as_from_scratch() {
+    let (tree, roots) = many(1);
+    let root = &roots[0];
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let daemon = Daemon::begin(&tree, &["--no-watch", "--max-pending", "64"]);
+    let mut client = daemon.client();
+    client.result("open", json!({ "root": root }));
+    let mut typed = vec![None; FILES];
+    for round in 1..=1_000 {
+        let file = random.below(FILES as u64) as usize;
+        let edit = if random.below(8) == 0 {
+            typed[file] = None;
+            client.send("revert", json!({ "root": root, "file": name(file) }))
+        } else {
+            let imports: Vec<usize> = (0..FILES).filter(|&other| other != file && random.below(4) == 0).collect();
+            let text = format!("{}int g{round};\n", text(&imports));
+            typed[file] = Some(text.clone());
+            client.send("edit", json!({ "root": root, "file": name(file), "text": text }))
+        };
+        let fingerprint = client.send("fingerprint", json!({ "root": root, "file": name(file) }));
+        assert!(client.answer(edit)["result"]["version"].is_u64());
+        let fingerprint = client.answer(fingerprint)["result"]["fingerprint"].clone();
+        if round % 100 == 0 {
+            // The same, on disk.
+            let copy = Tree::new(&[]);
+            for (file, typed) in typed.iter().enumerate() {
+                let saved = std::fs::read_to_string(root.join(name(file))).unwrap();
+                copy.write(name(file), typed.as_deref().unwrap_or(&saved));
+            }
+            let (outlines, fingerprints) = fresh(&copy);
+            assert_eq!(fingerprint, json!(fingerprints[&name(file)]), "after {round} edits, seed {seed}");
+            for file in 0..FILES {
+                let asked = json!({ "root": root, "file": name(file) });
+                assert_eq!(
+                    client.result("outline", asked.clone()),
+                    outlines[&name(file)],
+                    "round {round}, seed {seed}"
+                );
+                assert_eq!(client.result("fingerprint", asked)["fingerprint"], json!(fingerprints[&name(file)]));
+            }
+        }
+    }
+    daemon.end();
+}
