@@ -2,7 +2,9 @@
 //! It does not know the order rules, nor who runs its jobs.
 
 use super::answer::LaneError;
+use super::barrier;
 use super::cancel::{self, CancelOutcome};
+use super::cell::JobPhase;
 use super::executor::Shared;
 use super::heavy::Grants;
 use super::job::{JobRef, Meta, taken};
@@ -147,6 +149,9 @@ where
         if owes.room {
             self.tell_room();
         }
+        if owes.over {
+            self.tell_drains_at_end();
+        }
         if let Some(class) = owes.ticket {
             self.shared.queue_at(self.clone(), class, front);
         }
@@ -155,6 +160,16 @@ where
     /// The drains that were asked for since the last look.
     pub(super) fn drains_asked(&self) -> impl Iterator<Item = Arc<Waiter>> + '_ {
         std::iter::from_fn(|| self.room.get()?.drain_asked())
+    }
+
+    /// Tells all who asked a closed actor for a drain, if nothing of it runs any more; else the last job does.
+    pub(super) fn tell_drains_at_end(&self) {
+        barrier::full(); // pairs with itself: who asks and who ends the last job each come here, and one finds the other's
+        if self.word.look().is_idle() {
+            for waiter in self.drains_asked() {
+                waiter.resolve(Ok(()));
+            }
+        }
     }
 
     fn tell_room(&self) {
@@ -200,7 +215,10 @@ where
         {
             self.keys.clear(key.bit());
         }
-        if let Some(timer) = meta.deadline.get() {
+        // Who waits for the result of another is bounded by its deadline all the same.
+        if meta.state.phase() != JobPhase::Following
+            && let Some(timer) = meta.deadline.get()
+        {
             timer.cancel();
         }
         self.shared.left_queue(meta.class(), meta.brought.bucket);
@@ -296,11 +314,11 @@ where
             seen = self.word.refresh();
             jobs.extend(self.posted());
         }
-        waiters.extend(self.drains_asked());
         self.refuse_all(jobs);
         for waiter in waiters {
-            waiter.resolve(Ok(()));
+            self.room().ask_drain(waiter);
         }
+        self.tell_drains_at_end();
     }
 
     /// Cancels every queued job of a class; how many. A visit that goes on at the moment is waited for: it is short.

@@ -206,6 +206,11 @@ where
             job.answer(LaneError::Cancelled);
             if found == Cancelled::TakenOut { CancelOutcome::QueuedRemoved } else { CancelOutcome::RunningSignalled }
         }
+        Cancelled::LetGo => {
+            meta.signal();
+            job.answer(LaneError::Cancelled);
+            CancelOutcome::QueuedRemoved
+        }
         Cancelled::BeforeStart => {
             meta.signal();
             job.answer(LaneError::Cancelled);
@@ -221,17 +226,18 @@ where
     }
 }
 
-/// Takes a queued job out and answers it with `error`. False if it is not queued.
+/// Takes a queued job out, or one that waits for the result of another, and answers it with `error`. False if it is neither.
 pub(super) fn refuse<K, C>(job: &dyn Queued<K, C>, error: LaneError) -> bool
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
     let meta = job.meta();
-    if !meta.state.take_out() {
+    if meta.state.take_out() {
+        meta.actor.taken_out(meta);
+    } else if !meta.state.let_go() {
         return false;
     }
-    meta.actor.taken_out(meta);
     job.answer(error);
     true
 }
@@ -248,6 +254,7 @@ pub(super) fn status<K, C>(job: &dyn Queued<K, C>, actor: &Actor<K, C>) -> JobSt
                 JobStatus::Queued
             }
         }
+        JobPhase::Following => JobStatus::Queued,
         JobPhase::Claimed => JobStatus::Dispatched,
         JobPhase::Started => JobStatus::Running,
         JobPhase::Sealed => JobStatus::Committed,

@@ -10,9 +10,14 @@
 //! | `requeue` | Started or Sealed → Queued | who ran a heavy build: its install is queued | a cancel: the install never runs |
 //! | `cancel` | Queued or Claimed → Cancelled; Started: signalled | whoever holds the ticket | see [`Cancelled`] |
 //! | `take_out` | Queued → Cancelled | close, deadline | somebody runs it, or has taken it out |
+//! | `follow` | Queued → Following | who has the turn, before it hangs the job on an equal one that is queued | it was taken out |
+//! | `unfollow` | Following → Queued | the same, who found that the equal one is over | a cancel: the room is still its own to give back |
+//! | `adopt` | Following → Finished | who ends the equal one, and answers this one too | a cancel or a deadline has answered it |
+//! | `let_go` | Following → Cancelled | a deadline, a cancel | it was answered with the other's result |
 //! | `finish` | Started, Sealed or Cancelled → Finished | who ran it | – |
 //!
-//! Who leads the cell out of Queued owns the job's unit of queue room. Who leads it out of Queued or Claimed into Cancelled
+//! Who leads the cell out of Queued owns the job's unit of queue room; a job that follows has none. Who leads it out of Following
+//! answers it. Who leads it out of Queued or Claimed into Cancelled
 //! answers it; else who finishes it does. So each job is answered once, and a job that was taken out never runs.
 
 #![forbid(unsafe_code)]
@@ -27,6 +32,7 @@ const STARTED: u32 = 2;
 const SEALED: u32 = 3;
 const CANCELLED: u32 = 4;
 const FINISHED: u32 = 5;
+const FOLLOWING: u32 = 6;
 
 /// A cancel has won, for good.
 const SIGNALLED: u32 = 1 << 3;
@@ -44,6 +50,8 @@ pub(crate) enum Cancelled {
     TakenOut,
     /// Its build is over and its install was queued: the caller has taken that out, owns its room and answers it.
     InstallTakenOut,
+    /// It waited for the result of an equal one: the caller answers it.
+    LetGo,
     /// It was claimed and not begun: the caller answers it, who claimed it gives its slot back.
     BeforeStart,
     /// It runs, and will see the signal.
@@ -63,6 +71,8 @@ pub(crate) enum JobPhase {
     Claimed,
     Started,
     Sealed,
+    /// It waits for the result of an equal one that is queued or runs.
+    Following,
     /// Cancelled; it may still run if it was begun.
     Cancelled,
     Finished,
@@ -112,6 +122,7 @@ impl JobState {
             STARTED => JobPhase::Started,
             SEALED => JobPhase::Sealed,
             CANCELLED => JobPhase::Cancelled,
+            FOLLOWING => JobPhase::Following,
             _ => JobPhase::Finished,
         }
     }
@@ -179,6 +190,7 @@ impl JobState {
             CLAIMED => Ok(((Self::go(word, CANCELLED) | SIGNALLED) & !RAN, Cancelled::BeforeStart)),
             STARTED => Ok((Self::go(word, CANCELLED) | SIGNALLED, Cancelled::Signalled)),
             SEALED => Err(Cancelled::TooLate),
+            FOLLOWING => Ok((Self::go(word, CANCELLED) | SIGNALLED, Cancelled::LetGo)),
             FINISHED if word & SIGNALLED == 0 => Err(Cancelled::Finished),
             _ => Err(Cancelled::Already),
         })
@@ -189,6 +201,7 @@ impl JobState {
         self.update(|word| match word & STATE {
             QUEUED if word & RAN == 0 => Ok((Self::go(word, CANCELLED) | SIGNALLED, Some(Cancelled::TakenOut))),
             CLAIMED if word & RAN == 0 => Ok((Self::go(word, CANCELLED) | SIGNALLED, Some(Cancelled::BeforeStart))),
+            FOLLOWING => Ok((Self::go(word, CANCELLED) | SIGNALLED, Some(Cancelled::LetGo))),
             _ => Err(None),
         })
     }
@@ -199,6 +212,34 @@ impl JobState {
             QUEUED => Ok((Self::go(word, CANCELLED) & !RAN, true)),
             _ => Err(false),
         })
+    }
+
+    fn lead(&self, from: u32, to: u32) -> bool {
+        self.update(|word| if word & STATE == from { Ok((Self::go(word, to), true)) } else { Err(false) })
+    }
+
+    /// Queued → Following.
+    pub(crate) fn follow(&self) -> bool {
+        self.lead(QUEUED, FOLLOWING)
+    }
+
+    /// Following → Queued. False if it was answered meanwhile.
+    pub(crate) fn unfollow(&self) -> bool {
+        self.lead(FOLLOWING, QUEUED)
+    }
+
+    /// Following → Finished. True for the one who answers it with the other's result.
+    pub(crate) fn adopt(&self) -> bool {
+        if mutant("lanes.adopt_without_look") {
+            self.0.swap(FINISHED, Ordering::AcqRel);
+            return true;
+        }
+        self.lead(FOLLOWING, FINISHED)
+    }
+
+    /// Following → Cancelled, for who answers it with another reason. True for that one.
+    pub(crate) fn let_go(&self) -> bool {
+        self.lead(FOLLOWING, CANCELLED)
     }
 
     /// It is over, says who ran it.

@@ -8,7 +8,7 @@ use super::cancel::{self, CancelOutcome, Cancels, JobStatus};
 use super::cell::{JobPhase, JobState};
 use super::context::LaneCx;
 use super::kind::{CoalesceKey, LaneClass, LaneKind};
-use super::mailbox::Posted;
+use super::mailbox::{Mailbox, Posted};
 use super::work::{Step, Work};
 use super::{current, future, held, runner};
 use crate::admission::RequestContext;
@@ -42,6 +42,8 @@ pub(super) struct Brought<K, C> {
     pub(super) fence: Option<JobRef<K, C>>,
     pub(super) epoch: bool,
     pub(super) at: u64,
+    /// When it is too late to begin, on the runtime's clock, in nanoseconds.
+    pub(super) expires: u64,
     pub(super) bucket: u16,
 }
 
@@ -61,8 +63,8 @@ pub(super) struct Meta<K, C> {
     pub(super) held: AtomicU64,
     token: OnceLock<CancellationToken>,
     pub(super) deadline: OnceLock<TimerHandle>,
-    /// Equal jobs that are answered with this one's result.
-    followers: UnsafeCell<Vec<JobRef<K, C>>>,
+    /// Equal jobs that are answered with this one's result; sealed by who ends it.
+    followers: Mailbox<Self>,
     context: Option<RequestContext>,
 }
 
@@ -155,8 +157,7 @@ pub(super) struct JobCell<K, C, W: Work<K, C>> {
 }
 
 // SAFETY: the closure and the result are touched only by the one that has started the job, or that led it away from Queued or
-// Claimed into Cancelled (see `cell.rs`: one of them, once), and move to that thread, for which they are Send. The followers are
-// touched by who has the actor's turn while the job is queued, then by the same one. The one-shot guards what it holds.
+// Claimed into Cancelled (see `cell.rs`: one of them, once), and move to that thread, for which they are Send. The one-shot guards what it holds.
 unsafe impl<K: Send + Sync, C: Send + Sync, W: Work<K, C>> Sync for JobCell<K, C, W> {}
 // SAFETY: as above; what moves with the cell is Send.
 unsafe impl<K: Send + Sync, C: Send + Sync, W: Work<K, C>> Send for JobCell<K, C, W> {}
@@ -175,10 +176,14 @@ where
 
 /// Posts a job to its actor, or gives it back if the mailbox is sealed.
 pub(super) fn post<K, C>(actor: &Actor<K, C>, job: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
+    hang(&actor.mailbox, job)
+}
+
+fn hang<K, C>(mailbox: &Mailbox<Meta<K, C>>, job: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
     let raw = Arc::into_raw(job).cast::<Meta<K, C>>().cast_mut();
     // SAFETY: an `Arc` is never null. The whole cell is behind the pointer, since it was made from the reference to the whole.
     // The counted reference keeps it alive until `taken` makes a reference of it again; and a job hangs in one mailbox at a time.
-    match unsafe { actor.mailbox.post(NonNull::new_unchecked(raw)) } {
+    match unsafe { mailbox.post(NonNull::new_unchecked(raw)) } {
         Ok(()) => Ok(()),
         // SAFETY: what comes back is what was given.
         Err(back) => Err(unsafe { taken(back) }),
@@ -212,7 +217,7 @@ where
             held: AtomicU64::new(0),
             token: OnceLock::new(),
             deadline: OnceLock::new(),
-            followers: UnsafeCell::new(Vec::new()),
+            followers: Mailbox::new(),
             context: RequestContext::current(),
         };
         let (work, result) = (UnsafeCell::new(Some(work)), UnsafeCell::new(None));
@@ -240,13 +245,15 @@ where
         runner::over_elsewhere(self, panicked);
     }
 
-    fn followers(&self) -> Vec<JobRef<K, C>> {
-        // SAFETY: the caller ends the job: it is queued no more, and nobody else touches them.
-        self.meta.followers.with_mut(|followers| unsafe { std::mem::take(&mut *followers) })
-    }
-
     fn tell(&self, result: Result<W::Out, LaneError>) {
-        for follower in self.followers() {
+        // Only what has a key is followed.
+        let followers = self.meta.brought.key.map(|_| self.meta.followers.seal());
+        for follower in followers.into_iter().flatten() {
+            // SAFETY: what hangs here are jobs of this actor, see `follow`, and each is taken once.
+            let follower = unsafe { taken(follower) };
+            if !follower.meta().state.adopt() {
+                continue;
+            }
             let shared: Result<W::Out, LaneError> = match (&result, self.share) {
                 (Ok(value), Some(share)) => catch(|| share(value)).map_err(LaneError::Panicked),
                 (Err(error), _) => Err(error.clone()),
@@ -262,13 +269,10 @@ where
     }
 }
 
-/// Has `follower` answered with the result of `leader`, which is queued. For who has the actor's turn.
-///
-/// # Safety
-/// The caller has the turn of the actor, and `leader` is queued there.
-pub(super) unsafe fn follow<K, C>(leader: &JobRef<K, C>, follower: JobRef<K, C>) {
-    // SAFETY: promised by the caller.
-    leader.meta().followers.with_mut(|followers| unsafe { (*followers).push(follower) });
+/// Has `follower` answered with the result of `leader`, an equal job of the same actor. Comes back if that is over: nobody would
+/// answer it.
+pub(super) fn follow<K, C>(leader: &Meta<K, C>, follower: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
+    hang(&leader.followers, follower)
 }
 
 impl<K, C, W> Queued<K, C> for JobCell<K, C, W>
@@ -324,7 +328,7 @@ where
     fn adopt(&self, offer: &mut dyn Any) -> bool {
         let Some(offer) = offer.downcast_mut::<Option<Result<W::Out, LaneError>>>() else { return false };
         let Some(result) = offer.take() else { return false };
-        // SAFETY: who has it follow another has led it into Cancelled.
+        // SAFETY: the caller has led it out of Following.
         if let Some(work) = unsafe { self.take_work() } {
             trampoline::dispose(work);
         }
@@ -409,7 +413,7 @@ where
 
     fn phase(&self) -> Phase {
         match self.meta.state.phase() {
-            JobPhase::Queued | JobPhase::Claimed => Phase::Waiting,
+            JobPhase::Queued | JobPhase::Claimed | JobPhase::Following => Phase::Waiting,
             JobPhase::Cancelled if self.meta.state.is_over() => Phase::Cancelled,
             JobPhase::Started | JobPhase::Sealed | JobPhase::Cancelled => Phase::Claimed,
             JobPhase::Finished => Phase::Done,
@@ -434,7 +438,7 @@ where
     }
 
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
-        if matches!(self.meta.state.phase(), JobPhase::Queued | JobPhase::Claimed) {
+        if matches!(self.meta.state.phase(), JobPhase::Queued | JobPhase::Claimed | JobPhase::Following) {
             self.meta.actor.holders(self.meta.lane(), out);
         }
     }
@@ -456,6 +460,10 @@ impl<K, C, W: Work<K, C>> Drop for JobCell<K, C, W> {
     fn drop(&mut self) {
         if matches!(self.meta.state.phase(), JobPhase::Started | JobPhase::Sealed) {
             self.meta.actor.shared.phantom();
+        }
+        for follower in self.meta.followers.take() {
+            // SAFETY: as in `tell`.
+            drop(unsafe { taken(follower) });
         }
         self.work.with_mut(|work| {
             // SAFETY: nobody else has it any more.

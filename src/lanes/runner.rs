@@ -122,12 +122,11 @@ where
         release(meta, false);
         return true;
     }
-    if actor.word.look().is_fatal() {
-        // A writer has panicked since it was admitted.
+    if let Some(error) = too_late(meta, now) {
         shared.slots.end(slot, None);
         meta.state.finish();
         release(meta, false);
-        job.answer(LaneError::Fatal);
+        job.answer(error);
         return true;
     }
     let cx = LaneCx { job };
@@ -143,6 +142,14 @@ where
         Ran::Away => return false,
     }
     true
+}
+
+/// Why a job that was admitted must not begin: a writer has panicked since, or its deadline is over and no timer has said so.
+fn too_late<K, C>(meta: &Meta<K, C>, now: u64) -> Option<LaneError> {
+    if meta.actor.word.look().is_fatal() {
+        return Some(LaneError::Fatal);
+    }
+    (now >= meta.brought.expires && !meta.is_installing()).then_some(LaneError::DeadlineExceeded)
 }
 
 fn meta_context<K, C>(cx: &LaneCx<K, C>) -> Option<crate::admission::RequestContext> {

@@ -7,6 +7,7 @@ use super::actor::Actor;
 use super::answer::{LaneBackpressure, LaneError, QueueScope};
 use super::cancel::{self, CancelOutcome, LaneTicket};
 use super::current;
+use super::executor::nanos;
 use super::job::{Brought, JobCell, JobRef, Queued, post};
 use super::kind::{LaneClass, LaneKind};
 use super::room::{OfActor, Waiter};
@@ -218,6 +219,7 @@ where
             fence: job.after.and_then(|ticket| self.own_job(&ticket)),
             epoch,
             at,
+            expires: job.deadline.map_or(u64::MAX, |deadline| at.saturating_add(nanos(deadline))),
             bucket: shared.ages.enter(class, at),
         };
         if job.lane == LaneKind::Mutating {
@@ -235,7 +237,7 @@ where
                     cancel::refuse(&*cell as &dyn Queued<K, C>, LaneError::DeadlineExceeded);
                 }
             });
-            // Where no timer can be had a deadline that came too soon would be worse than none.
+            // Where no timer can be had it ends when the actor is next looked at.
             if shared.spawner.may_wait().is_ok() {
                 let timer = shared.spawner.after_at(Place::workers(Priority::Critical), deadline, expire);
                 let _ = cell.meta().deadline.set(timer);
@@ -344,11 +346,12 @@ where
     /// Resolves once all that was submitted before is over.
     pub(super) fn drain_handle(self: &Arc<Self>) -> Handle<(), LaneError> {
         let waiter = Waiter::new();
-        if self.word.look().is_closed() {
-            return Handle::ready(Ok(()));
-        }
         self.room().ask_drain(waiter.clone());
-        self.poke(LaneClass::Interactive);
+        if self.word.look().is_closed() {
+            self.tell_drains_at_end();
+        } else {
+            self.poke(LaneClass::Interactive);
+        }
         Handle::pending(waiter, Arc::new(OfActor(self.clone())))
     }
 }

@@ -199,11 +199,12 @@ where
                 _ => None,
             };
             match leader {
-                Some(leader) if job.meta().state.take_out() => {
-                    // SAFETY: the turn is ours, and the leader is queued here.
-                    unsafe { follow(&leader, job.clone()) };
-                    outside.gone.push(job);
-                }
+                Some(leader) if job.meta().state.follow() => match follow(leader.meta(), job.clone()) {
+                    Ok(()) => outside.gone.push(job),
+                    // The one that it would have followed is over; or it is itself, and its room is ours.
+                    Err(job) if job.meta().state.unfollow() => queues.arrive(job),
+                    Err(job) => outside.gone.push(job),
+                },
                 _ => queues.arrive(job),
             }
         }

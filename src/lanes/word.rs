@@ -113,6 +113,10 @@ impl Seen {
         self.0 & RUNNING == 0 && self.all_queued() == 0
     }
 
+    fn is_over(self) -> bool {
+        self.is_closed() && self.is_idle()
+    }
+
     pub(crate) fn is_draining(self) -> bool {
         self.0 & DRAIN != 0
     }
@@ -148,6 +152,8 @@ pub(crate) struct Owes {
     pub(crate) room: bool,
     /// The job was one of those that a drain counts down.
     pub(crate) drained: bool,
+    /// The actor is closed, and this was the last of its jobs.
+    pub(crate) over: bool,
 }
 
 /// The admission word of one actor.
@@ -246,7 +252,7 @@ impl LaneWord {
     pub(crate) fn admit(&self, seen: Seen, lane: LaneKind, class: LaneClass, again: Option<LaneClass>) -> Option<Owes> {
         let ticket = again.map_or(0, |class| TICKET[class as usize]);
         let next = ((seen.0 - queued_unit(class) + unit(lane)) | ticket) & !TURN & !ROOM;
-        let owes = Owes { ticket: again.filter(|_| seen.0 & ticket == 0), room: seen.0 & ROOM != 0, drained: false };
+        let owes = Owes { ticket: again.filter(|_| seen.0 & ticket == 0), room: seen.0 & ROOM != 0, ..Owes::default() };
         self.exchange(seen, next).then_some(owes)
     }
 
@@ -278,6 +284,7 @@ impl LaneWord {
                 owes.ticket = None;
             }
             owes.drained = word & DRAIN != 0 && Seen(word).epoch() != epoch;
+            owes.over = Seen(next).is_over();
             Ok((next, owes))
         })
     }
@@ -298,6 +305,7 @@ impl LaneWord {
                 ticket: (next & ticket == 0).then_some(wanted),
                 room: word & ROOM != 0,
                 drained: word & DRAIN != 0 && Seen(word).epoch() != epoch,
+                over: Seen(next).is_over(),
             };
             Ok((next | ticket, owes))
         })

@@ -1,11 +1,12 @@
 //! Models of what surrounds the admission word: the cell of a job, the word of the slots, the coalesce bits.
 
 use super::check;
-use crate::lanes::modelled::{Cancelled, JobState, Keys, PoolWord};
+use crate::lanes::modelled::{Cancelled, JobState, Keys, Mailbox, PoolWord, Posted};
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal};
 use crate::sync::thread::spawn;
+use std::ptr::NonNull;
 
 /// A runner and two cancels: the job runs or is taken out, and exactly one answers it.
 #[test]
@@ -38,6 +39,49 @@ fn a_job_runs_or_is_cancelled_and_one_answers_it() {
         assert!(!(signalled && also), "one cancel wins");
         assert_eq!(ran, mine + others == 0, "what was taken out does not run");
         assert!(job.is_over());
+    });
+}
+
+/// A job that another one is to answer.
+struct Follower {
+    next: AtomicPtr<Self>,
+    cell: JobState,
+}
+
+// SAFETY: `next` gives one word.
+unsafe impl Posted for Follower {
+    fn next(&self) -> &AtomicPtr<Self> {
+        &self.next
+    }
+}
+
+/// A job is hung on an equal one that ends meanwhile, beside a cancel: it is answered once, or runs itself.
+#[test]
+fn who_follows_is_answered_once_or_runs_itself() {
+    check(|| {
+        let leader = Arc::new(Mailbox::<Follower>::new());
+        let follower = Arc::new(Follower { next: AtomicPtr::new(std::ptr::null_mut()), cell: JobState::new() });
+        let (ends, cancels) = (leader.clone(), follower.clone());
+        let ender = spawn(move || {
+            // SAFETY: the post is alive until the end of the model.
+            ends.seal().filter(|post| unsafe { post.as_ref() }.cell.adopt()).count()
+        });
+        let canceller = spawn(move || match cancels.cell.cancel() {
+            Cancelled::TakenOut | Cancelled::LetGo | Cancelled::BeforeStart => 1,
+            _ => 0,
+        });
+        let mut runs = 0;
+        if follower.cell.follow() {
+            // SAFETY: it is alive until the end of the model, and hangs nowhere else.
+            let hung = unsafe { leader.post(NonNull::from(&*follower)) };
+            if hung.is_err() && follower.cell.unfollow() && follower.cell.claim() && follower.cell.start() {
+                follower.cell.finish();
+                runs = 1;
+            }
+        }
+        let (answered, cancelled) = (ender.join().unwrap(), canceller.join().unwrap());
+        assert_eq!(answered + cancelled + runs, 1, "answered once");
+        assert!(follower.cell.is_over());
     });
 }
 

@@ -41,6 +41,7 @@ const BOTH: &[Seeded] = &[
     ("lanes.retire_looks_first", "models::lanes_word::nothing_is_retired_under_a_submission"),
     ("lanes.fatal_after_release", "models::lanes_word::nothing_runs_after_a_writer_has_panicked"),
     ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
+    ("lanes.adopt_without_look", "models::lanes_cells::who_follows_is_answered_once_or_runs_itself"),
     ("lanes.seal_by_store", "models::lanes_cells::of_a_seal_and_a_cancel_one_wins"),
     ("lanes.reserve_apart", "models::lanes_cells::maintenance_keeps_to_its_cap_and_the_reserve"),
     ("lanes.stop_without_look", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
