@@ -113,7 +113,7 @@ impl<R> std::ops::Deref for Seen<'_, R> {
     }
 }
 
-/// The pointer to the current revision; holds one count of it. Of a slot without one, who [needs](needs) it all the same.
+/// The pointer to the current revision; holds one count of it. Of a slot without one, who [`needs`] it all the same.
 #[derive(Debug)]
 pub(crate) struct Versions<R: Version> {
     pub(super) head: AtomicPtr<R>,
