@@ -16,7 +16,8 @@ pub(crate) struct Needed<H: Host>(Option<Arc<Slot<H>>>);
 impl<H: Host> Needed<H> {
     /// Keeps `slot`. `None` if it is buried.
     pub(crate) fn of(slot: Arc<Slot<H>>) -> Option<Self> {
-        slot.versions.need().then_some(Self(Some(slot)))
+        // Made for a promise alone: what was not promised must not be given back as it drops.
+        if slot.versions.need() { Some(Self(Some(slot))) } else { None }
     }
 
     /// A slot that needs no more to stay: the caller has just made it, or has seen a revision in it.
