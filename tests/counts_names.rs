@@ -4,31 +4,13 @@
 use shardrun::{
     Dependencies, Driver, Host, Moved, Pool, Registered, Removed, Request, Runtime, SourceLookup, StageCx, Stages,
 };
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::Ordering;
 
-struct Counting;
+#[path = "support/live_bytes.rs"]
+mod live_bytes;
 
-static LIVE: AtomicI64 = AtomicI64::new(0);
-
-// SAFETY: every call is handed to the system's allocator unchanged; counting touches only a static.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        LIVE.fetch_add(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: the caller keeps GlobalAlloc's contract, which is the system's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        LIVE.fetch_sub(layout.size() as i64, Ordering::Relaxed);
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use live_bytes::LIVE;
 
 /// A name; all those of `crowd` have one hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
