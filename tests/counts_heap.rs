@@ -50,7 +50,8 @@ fn ask(scheduler: &Stages<Memory>, files: std::ops::Range<u64>) {
 }
 
 fn bytes_per_file(workers: usize) -> f64 {
-    const FILES: u64 = 20_000;
+    // Many, beside what each worker keeps for its queues, which is no file's.
+    const FILES: u64 = 100_000;
     let runtime = Runtime::builder().workers(workers).build().expect("the runtime starts");
     let scheduler = Stages::new(&runtime, Memory);
     ask(&scheduler, 0..1);
