@@ -222,7 +222,7 @@ mod tests {
             ("Content-Length: 99999999999999999999\r\n\r\n", "a length that is no number"),
             ("Content-Length: 1\r\nContent-Length: 2\r\n\r\n", "two lengths"),
             ("X: 1\r\n\r\n{}", "headers without a length"),
-            ("{\"jsonrpc\"}\r\n\r\n", "headers without a length"),
+            ("{\"jsonrpc\":\"2.0\"}\r\n\r\n", "headers without a length"),
             ("nothing\r\n\r\n", "a header without a colon"),
             (&"a".repeat(3 * HEADERS_MAX), "headers that do not end"),
         ] {
