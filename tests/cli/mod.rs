@@ -71,8 +71,26 @@ impl Drop for Tree {
 pub(crate) fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_shardrun"));
     command.stdin(Stdio::null());
+    hears_signals(&mut command);
     command
 }
+
+/// Signals are not ignored, even if they are in what runs the tests: a shell without job control has it so in its background.
+#[cfg(unix)]
+fn hears_signals(command: &mut Command) {
+    let default = || {
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
+            // SAFETY: it may be called between fork and exec, and the default action refers to no code of ours.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    // SAFETY: the closure calls nothing but `signal`.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(command, default) };
+}
+
+#[cfg(not(unix))]
+fn hears_signals(_: &mut Command) {}
 
 /// What a run left behind.
 pub(crate) struct Ran {
