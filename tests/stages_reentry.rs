@@ -14,6 +14,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
@@ -97,17 +98,20 @@ fn every_stage_may_do_anything_to_its_own_file_and_scheduler() {
                 let host = stored();
                 let budget = Budget::for_runtime(16, &runtime);
                 let stages = Stages::builder(&runtime, host.clone()).budget(budget.clone()).build();
-                let left = AtomicUsize::new(1);
+                let (left, (over, done)) = (AtomicUsize::new(1), channel());
                 host.hook(move |cx, at| {
                     let again = |left: usize| left.checked_sub(1);
                     let mine = at.file == "a" && at.stage == stage;
                     if mine && left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, again).is_ok() {
                         deed(&cx.scheduler().expect("it is there"));
+                        over.send(()).expect("the test waits for it");
                     }
                     Act::Go
                 });
                 let mut asked = stages.submit_request(Request::artifact(a(), 1));
                 assert!(asked.wait_timeout(WATCHDOG).is_some(), "{what} is not answered");
+                // What the deed ended may be answered before the deed is over, which restarts, perhaps.
+                done.recv_timeout(WATCHDOG).unwrap_or_else(|_| panic!("{what} does not end"));
                 is_well(&what, &stages);
                 assert_eq!(budget.in_use(), 0, "{what}");
             }
