@@ -78,8 +78,8 @@ pub(crate) fn drop_contained<T>(value: T) {
     }
 }
 
-/// A value of the host's beside others: what its destructor panics in keeps nothing from those, whose may panic too. Two that
-/// panic while one owner is dropped would end the process.
+/// A value of the host's that lives inside the engine: a panic of its destructor goes no further, and keeps nothing from the
+/// values beside it, whose destructors may panic too. Two that panic while one owner is dropped would end the process.
 pub(crate) struct Contained<T>(Option<T>);
 
 impl<T> Contained<T> {
@@ -93,22 +93,23 @@ impl<T> Deref for Contained<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        let Some(value) = &self.0 else { unreachable!("it is taken when it is dropped") };
-        value
+        self.0.as_ref().expect("it is there until it is dropped")
     }
 }
 
 impl<T> DerefMut for Contained<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        let Some(value) = &mut self.0 else { unreachable!("it is taken when it is dropped") };
-        value
+        self.0.as_mut().expect("it is there until it is dropped")
     }
 }
 
 impl<T> Drop for Contained<T> {
     fn drop(&mut self) {
-        drop_contained(self.0.take());
+        if std::mem::needs_drop::<T>() {
+            // Where it lies: to move it out first would copy it.
+            contained(|| self.0 = None);
+        }
     }
 }
 

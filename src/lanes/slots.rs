@@ -6,10 +6,10 @@
 
 use super::kind::{LaneClass, LaneKind};
 use crate::flight::FlightId;
+use crate::runtime::BitSet;
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicPtr, fence};
 use crate::sync::stat::{AtomicU64, AtomicUsize, Ordering};
-use std::ptr;
 
 /// What a job looks like from outside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,40 +49,26 @@ struct Slot {
 #[derive(Debug)]
 pub(super) struct Slots {
     slots: Box<[CachePadded<Slot>]>,
-    /// A bit a slot: nobody has it.
-    free: Box<[CachePadded<AtomicU64>]>,
+    /// Those that nobody has.
+    free: BitSet,
 }
 
 impl Slots {
     pub(super) fn new(count: usize) -> Self {
-        let word = |at: usize| (at * 64..((at + 1) * 64).min(count)).fold(0, |word, slot| word | 1 << (slot % 64));
-        Self {
-            slots: (0..count).map(|_| CachePadded::new(Slot::default())).collect(),
-            free: (0..count.div_ceil(64)).map(|at| CachePadded::new(AtomicU64::new(word(at)))).collect(),
-        }
+        let free = BitSet::new(count);
+        (0..count).for_each(|slot| free.insert(slot));
+        Self { slots: (0..count).map(|_| CachePadded::new(Slot::default())).collect(), free }
     }
 
-    /// Takes a slot that is free. None, while more have been promised than there are.
+    /// Takes a slot that is free. None, while more have been promised than there are. Who takes it sees what the one before wrote
+    /// there.
     pub(super) fn take(&self) -> Option<usize> {
-        for (at, word) in self.free.iter().enumerate() {
-            let mut seen = word.load(Ordering::Relaxed);
-            while seen != 0 {
-                let bit = seen.trailing_zeros() as usize;
-                // ordering: pairs with `give`: who takes the slot sees what the one before wrote there.
-                let before = word.fetch_and(!(1 << bit), Ordering::AcqRel);
-                if before & (1 << bit) != 0 {
-                    return Some(at * 64 + bit);
-                }
-                seen = before;
-            }
-        }
-        None
+        self.free.claim_any()
     }
 
     /// Gives a slot back.
     pub(super) fn give(&self, slot: usize) {
-        // ordering: as in `take`.
-        self.free[slot / 64].fetch_or(1 << (slot % 64), Ordering::AcqRel);
+        self.free.insert(slot);
     }
 
     /// What stands for the job in a slot when one looks for who holds whom up.
@@ -186,10 +172,8 @@ impl Slots {
         [sum(0), sum(1)]
     }
 
-    /// Whether anything at all has run in it: for who looks at a slot that it found by number.
+    /// Whether what runs in it is of that incarnation: for who looks at a slot that it found by number.
     pub(super) fn is_of(&self, slot: usize, incarnation: u64) -> bool {
         self.read(slot).is_some_and(|(job, _)| job.incarnation == incarnation)
     }
 }
-
-const _: () = assert!(ptr::null::<u8>().is_null(), "a label that was never stored is never read: BUSY is set with it");

@@ -39,6 +39,7 @@ pub use place::{Place, Pool, Priority};
 pub use spawner::TimerHandle;
 
 pub(crate) use affinity::machine;
+pub(crate) use bits::BitSet;
 pub(crate) use choice::choose_at;
 pub(crate) use contain::{call as contain, discard};
 pub(crate) use engine::Attached;

@@ -1,11 +1,10 @@
 //! The Artifacts of one revision: a cell for each profile asked for, the execution that is current in it, and those that are
 //! ready to run. It does not know what a profile is, nor who runs what is ready.
 
-use super::contained::Contained;
 use super::host::Host;
 use super::origin::Origin;
 use super::revision::{Revision, StageFlight};
-use crate::flight::Flight;
+use crate::flight::{Contained, Flight};
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 use crate::sync::epoch::{self, Guard};

@@ -11,7 +11,6 @@
 //! any more, and whoever polls for it helps to end it.
 #![forbid(unsafe_code)]
 
-use super::contained::Contained;
 use super::early::Start;
 use super::edit::{Change, How, Moved};
 use super::entry::Taken;
@@ -25,7 +24,7 @@ use super::stamp::Clock;
 use super::tickets::Tickets;
 use super::versions::{Version, Versions};
 use super::world::{Left, World};
-use crate::flight::Killed;
+use crate::flight::{Contained, Killed};
 use crate::sync::{Arc, epoch, mutant};
 
 /// What is out of reach and may still be looked at by pinned readers.

@@ -7,7 +7,6 @@ mod batch;
 mod capacity;
 mod chain;
 mod claim;
-mod contained;
 mod counters;
 mod demand;
 mod early;

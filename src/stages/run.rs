@@ -7,7 +7,6 @@
 
 use super::artifact::{ArtifactFlight, Ready, known_or_done};
 use super::claim::hold;
-use super::contained::Contained;
 use super::edges::{self, Dispatch};
 use super::error::{FailureCause, StageError, StageFailure};
 use super::host::{Host, Stage, StageCx};
@@ -16,7 +15,7 @@ use super::revision::{Revision, StageFlight, kill};
 use super::slot::{Kind, Slot};
 use super::versions::may_seal;
 use crate::admission::ContextScope;
-use crate::flight::{Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
+use crate::flight::{Contained, Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
 use crate::observe::Event;
 use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::{ArtifactFlight, Artifacts};
-use super::contained::Contained;
 use super::edges::{Boxed, Node};
 use super::host::{Host, Stage};
 use super::revision::Revision;
@@ -12,7 +11,7 @@ use super::stamp::Clock;
 use super::stripe::{Garbage, Stripe};
 use super::tickets::Tickets;
 use super::versions::{Seen, Versions};
-use crate::flight::catch;
+use crate::flight::{Contained, catch};
 use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;
 use crate::sync::epoch::Guard;

@@ -2,7 +2,6 @@
 //! and is answered. It does not know how stages run, nor how a wish is weighed.
 #![forbid(unsafe_code)]
 
-use super::contained::Contained;
 use super::early::{Early, Start};
 use super::edges;
 use super::edit::{Change, Edit, How, Moved, edit, move_on};
@@ -17,7 +16,7 @@ use super::slot::{Kind, Slot};
 use super::stamp::Clock;
 use super::wish::{Standing, Wished, wish};
 use crate::admission::Refused;
-use crate::flight::{Handle, Interrupt, PanicReport, catch, drop_contained, trampoline};
+use crate::flight::{Contained, Handle, Interrupt, PanicReport, catch, drop_contained, trampoline};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, hint, mutant};
 use smallvec::SmallVec;

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::batch::{self, BatchHandle};
-use super::contained::Contained;
 use super::early::{Early, Start};
 use super::edit::{Change, Edit, How, edit, move_on};
 use super::error::{StageError, panicked};
@@ -14,6 +13,7 @@ use super::revision::Revision;
 use super::scheduler::Core;
 use super::slot::{Kind, Slot};
 use super::submit::{Stop, Submission};
+use crate::flight::Contained;
 use crate::sync::Arc;
 use smallvec::SmallVec;
 use std::collections::HashMap;

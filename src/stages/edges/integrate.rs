@@ -2,7 +2,6 @@
 //! It does not know what the files are, nor who registers others later.
 #![forbid(unsafe_code)]
 
-use super::super::contained::Contained;
 use super::super::error::{StageError, panicked};
 use super::super::host::{Host, Stage};
 use super::super::needed::Needed;
@@ -15,7 +14,7 @@ use super::dependencies::Dependencies;
 use super::node::Node;
 use super::register::settle_deferred;
 use super::set::{DependencySet, Tag, in_order};
-use crate::flight::drop_contained;
+use crate::flight::{Contained, drop_contained};
 use crate::sync::{Arc, mutant};
 use smallvec::SmallVec;
 

@@ -2,7 +2,6 @@
 //! It does not know how they were resolved, nor how an Artifact meets them.
 #![forbid(unsafe_code)]
 
-use super::super::contained::Contained;
 use super::super::demand::Touched;
 use super::super::host::Host;
 use super::super::revision::Revision;
@@ -14,7 +13,7 @@ use super::dispatch::visible;
 use super::integrate::{Resolved, put, resolve, take_deferred};
 use super::node::Node;
 use super::set::DependencySet;
-use crate::flight::nudge;
+use crate::flight::{Contained, nudge};
 use crate::sync::Arc;
 
 /// What became of a late registration.

@@ -39,21 +39,8 @@ const TASK_KEYS: [&str; 15] = [
     "retries",
     "timeout",
 ];
-/// Keys that mean something for a command only.
-const COMMAND_KEYS: [&str; 12] = [
-    "directory",
-    "environment",
-    "exclusive",
-    "grace",
-    "memory",
-    "mutex",
-    "persistent",
-    "pool",
-    "ready",
-    "resources",
-    "retries",
-    "timeout",
-];
+/// Keys that are read with or without a command; the others mean something for a command only.
+const COMMON_KEYS: [&str; 3] = ["command", "dependencies", "description"];
 const RETRIES_MAX: u32 = 1000;
 
 type Environment = Vec<(String, Option<String>)>;
@@ -146,7 +133,7 @@ fn task<'a>(field: &Field<'a>, faults: &Faults, grace: Duration, shared: &Enviro
     let mut keys = field.section_of(name)?;
     let command = keys.take("command");
     if command.is_none() {
-        for key in COMMAND_KEYS {
+        for key in TASK_KEYS.into_iter().filter(|key| !COMMON_KEYS.contains(key)) {
             if let Some(field) = keys.take(key) {
                 _ = field.wrong::<()>("means nothing for a task without a command");
             }
