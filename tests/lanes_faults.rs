@@ -67,6 +67,31 @@ fn b13_two_actors_that_wake_each_other_for_ever_let_others_run() {
     stop.store(true, Ordering::Relaxed);
 }
 
+#[test]
+fn b34_the_last_handle_in_a_queued_job_goes_with_the_runtime() {
+    let (runtime, lanes) = threads(2);
+    assert!(lanes.register(0, ()));
+    let (held, gate) = (Arc::new(Barrier::new(3)), Arc::new(Barrier::new(3)));
+    for _ in 0..2 {
+        let (held, gate) = (held.clone(), gate.clone());
+        runtime
+            .execute(move || {
+                held.wait();
+                gate.wait();
+            })
+            .unwrap();
+    }
+    held.wait();
+    // Both workers are busy, so the job and its runner stay queued, and nobody but the job has a handle.
+    let inside = lanes.clone();
+    let mut last = lanes.submit(&0, lanes.job(READ, move |_| drop(inside)));
+    drop(lanes);
+    runtime.shutdown_within(Duration::ZERO);
+    gate.wait();
+    assert_eq!(last.wait_timeout(SOON), Some(Err(LaneError::Shutdown)));
+    assert_eq!(runtime.shutdown_within(SOON).running, 0, "nobody waits for what it holds itself");
+}
+
 /// Writes that each submit the next, so that as many come as go.
 fn next_write(lanes: &Lanes<u32, support::Log>, number: u32, began: &Arc<Mutex<Vec<u32>>>) {
     let (inside, notes) = (lanes.clone(), began.clone());

@@ -83,6 +83,12 @@ fn enter<C>(what: C, call: impl FnOnce(C), queued: impl FnOnce(C) -> Call) {
     self::call(|| call(what));
 }
 
+/// Whether the engine calls host code on this thread: a callback, a waker, a destructor. Whoever does so may hold what others wait
+/// for, so nothing that is called there may wait for the engine to end.
+pub(crate) fn is_inside() -> bool {
+    DEPTH.try_with(Cell::get).unwrap_or(0) > 0
+}
+
 /// Whether calls are put off at this depth.
 pub(crate) fn is_deep() -> bool {
     DEPTH.try_with(Cell::get).unwrap_or(0) >= DEPTH_MAX

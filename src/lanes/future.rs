@@ -8,7 +8,7 @@ use super::current;
 use super::job::{JobCell, JobRef, Queued};
 use super::work::{JobFuture, Work};
 use crate::admission::ContextScope;
-use crate::flight::{catch, drop_contained, spawn_future_with};
+use crate::flight::{catch, spawn_future_with, trampoline};
 use crate::runtime::Spawner;
 use crate::sync::Arc;
 use std::future::Future;
@@ -46,8 +46,8 @@ where
     W: Work<K, C>,
 {
     fn end(&mut self, result: Result<W::Out, LaneError>) {
-        // The future goes before the outcome is told.
-        drop_contained(self.future.take());
+        // The future goes before the outcome is told, and while the job has its slot still.
+        trampoline::call(|| drop(self.future.take()));
         self.job.clone().ended(result);
     }
 }

@@ -330,7 +330,8 @@ where
 
     /// Refuses all further work, answers all that is queued with [`LaneError::Shutdown`], and waits until what runs is over.
     ///
-    /// Called inside one of its jobs it does all but wait. On a runtime without threads it drives that until nothing moves.
+    /// Called inside one of its jobs, or in a callback or destructor that the engine calls, it does all but wait. On a runtime without
+    /// threads it drives that until nothing moves.
     pub fn shutdown(&self) {
         shut_down(self.shared());
     }
@@ -342,7 +343,8 @@ where
     C: Send + Sync + 'static,
 {
     shared.close();
-    if current::is_inside(&shared.identity()) || shared.spawner.is_forked() {
+    // Who calls host code here may have a slot: of a job that is answered as its runner goes, the destructor drops the last handle.
+    if current::is_inside(&shared.identity()) || trampoline::is_inside() || shared.spawner.is_forked() {
         return;
     }
     let ender = Ender::new();

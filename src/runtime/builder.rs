@@ -31,7 +31,8 @@ pub enum Driver {
     /// Worker threads.
     #[default]
     Threads,
-    /// Nobody but who calls `drive_one` or `drive_all`: jobs run by priority, and first come, first served within one.
+    /// Nobody but who calls `drive_one` or `drive_all`: jobs run by priority, and first come, first served within one. A queued job
+    /// that owns a `Runtime` keeps it alive until somebody drives it or calls `shutdown`.
     Inline,
     /// As `Inline`, in an order that depends on the seed alone as long as one thread drives at a time: for tests.
     Seeded {
