@@ -92,6 +92,38 @@ fn b34_the_last_handle_in_a_queued_job_goes_with_the_runtime() {
     assert_eq!(runtime.shutdown_within(SOON).running, 0, "nobody waits for what it holds itself");
 }
 
+#[test]
+fn b34_actors_that_stand_in_line_when_the_runtime_goes_are_let_go() {
+    let runtime = Runtime::builder().workers(2).io_threads(1).build().unwrap();
+    let lanes = Lanes::<u32, Arc<()>>::new(&runtime, LanesConfig::preset(2, 4, 1, 2)).unwrap();
+    let context = Arc::new(());
+    (0..8).for_each(|key| assert!(lanes.register(key, context.clone())));
+    let gate = Arc::new(Barrier::new(3));
+    for _ in 0..2 {
+        let (held, gate) = (Arc::new(Barrier::new(2)), gate.clone());
+        let inside = held.clone();
+        runtime
+            .execute(move || {
+                inside.wait();
+                gate.wait();
+            })
+            .unwrap();
+        held.wait();
+    }
+    // Both workers are busy: two runners are queued, and more actors than they could visit stand in line.
+    let lane = |key| if key % 2 == 0 { READ } else { COMMIT };
+    let queued: Vec<_> = (0..8).map(|key| lanes.submit(&key, lanes.job(lane(key), |_| ()))).collect();
+    let late: Vec<_> = (0..8).map(|key| lanes.submit(&key, lanes.job(COMMIT, |_| ()).maintenance())).collect();
+    runtime.shutdown_within(Duration::ZERO);
+    gate.wait();
+    for handle in queued.into_iter().chain(late) {
+        assert_eq!(handle.wait(), Err(LaneError::Shutdown));
+    }
+    assert_eq!(runtime.shutdown_within(SOON).running, 0);
+    drop(lanes);
+    assert_eq!(Arc::strong_count(&context), 1, "no actor is left, and none keeps the executor");
+}
+
 /// Writes that each submit the next, so that as many come as go.
 fn next_write(lanes: &Lanes<u32, support::Log>, number: u32, began: &Arc<Mutex<Vec<u32>>>) {
     let (inside, notes) = (lanes.clone(), began.clone());

@@ -373,6 +373,14 @@ where
         None
     }
 
+    /// Forgets who stands in line, for who knows that nobody will look there: an actor holds its executor, which would never go.
+    pub(super) fn clear_lines(&self) {
+        let queues = &self.queues;
+        for line in [&queues.prompt, &queues.front, &queues.back, &queues.maintenance, &queues.aged, &queues.due] {
+            std::iter::from_fn(|| steal(line)).for_each(let_go);
+        }
+    }
+
     /// Whether no other interactive actor waits.
     pub(super) fn is_alone(&self) -> bool {
         !self.has_interactive()

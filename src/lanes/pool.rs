@@ -108,11 +108,6 @@ impl PoolWord {
         (interactive() && self.start()) || (maintenance() && self.start_for_maintenance())
     }
 
-    /// As [`stop`](Self::stop), whatever there is to do.
-    pub(crate) fn give_up(&self) {
-        self.word.fetch_sub(USED, Ordering::AcqRel);
-    }
-
     fn leaves_reserve(&self, word: u64) -> bool {
         self.limit(word) >= used(word) + self.reserve
     }

@@ -86,9 +86,11 @@ where
     fn drop(&mut self) {
         if let Some((shared, slot)) = self.at.take() {
             shared.close();
-            if let Some(slot) = shared.stop(slot) {
-                shared.slots.give(slot);
-                shared.pool.give_up();
+            let mut has = Some(slot);
+            // Who is queued while the slot is held is seen by the stop.
+            while let Some(slot) = has {
+                shared.clear_lines();
+                has = shared.stop(slot);
             }
         }
     }
