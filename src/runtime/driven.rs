@@ -89,6 +89,11 @@ impl Driven {
         self.going_on.load(stat::Ordering::Acquire)
     }
 
+    /// How many jobs were run.
+    pub(crate) fn runs(&self) -> u64 {
+        self.mark() / RUN
+    }
+
     /// Whether another thread drives, or has driven since `mark`: so that what it has pushed, or will, may not have been seen by
     /// a look in between.
     pub(crate) fn others_at_work(&self, engine: &Engine, mark: u64) -> bool {
@@ -160,7 +165,6 @@ impl Driven {
         let Some((place, job)) = self.pop() else { return false };
         active.1 = RUN;
         let result = current::driving(engine, place.pool, || contain::call(|| job.run()));
-        engine.drives.add_shared(1);
         if let Err(payload) = result {
             engine.outside_panics.add_shared(1);
             engine.report_panic(None, payload);
@@ -170,6 +174,9 @@ impl Driven {
 
     /// Pushes the jobs whose deadlines have come. The next deadline, if any.
     pub(crate) fn fire(&self, engine: &Engine) -> Option<Duration> {
+        if engine.timer.is_idle() {
+            return None;
+        }
         engine.timer.turn(engine.now(), |place, job| self.push(engine, place, std::iter::once(job)))
     }
 
@@ -224,13 +231,15 @@ impl Inline {
 }
 
 fn steal<T>(queue: &Injector<T>) -> Option<T> {
-    loop {
+    // To look costs no fence.
+    while !queue.is_empty() {
         match queue.steal() {
             Steal::Success(found) => return Some(found),
             Steal::Empty => return None,
             Steal::Retry => {}
         }
     }
+    None
 }
 
 impl Seeded {

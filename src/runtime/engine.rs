@@ -84,7 +84,6 @@ pub(crate) struct Engine {
     pub(crate) outside_panics: Tally,
     pub(crate) outside_dropped: Tally,
     pub(crate) spares_missing: Tally,
-    pub(crate) drives: Tally,
 }
 
 impl AsRef<Threads> for Engine {
@@ -128,7 +127,6 @@ impl Engine {
             outside_panics: Tally::default(),
             outside_dropped: Tally::default(),
             spares_missing: Tally::default(),
-            drives: Tally::default(),
         }
     }
 
@@ -301,8 +299,8 @@ impl Engine {
         }
         if let Some(driven) = &self.driven {
             driven.add_depths(&mut counters.queued);
+            counters.driven = driven.runs();
         }
-        counters.driven = self.drives.get();
         counters.outside_panics = self.outside_panics.get();
         counters.dropped += self.outside_dropped.get();
         counters.spares_missing = self.spares_missing.get();

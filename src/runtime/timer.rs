@@ -89,6 +89,8 @@ pub(crate) struct Timer {
     sleeps_until: AtomicU64,
     thread: OnceLock<Thread>,
     pub(crate) started: stat::AtomicBool,
+    /// How many lie in the heap, or are on the way there: written by who has it.
+    inside: stat::AtomicUsize,
     cancelled: stat::AtomicU64,
 }
 
@@ -100,6 +102,7 @@ impl Timer {
             sleeps_until: AtomicU64::new(AWAKE),
             thread: OnceLock::new(),
             started: stat::AtomicBool::new(false),
+            inside: stat::AtomicUsize::new(0),
             cancelled: stat::AtomicU64::new(0),
         }
     }
@@ -145,6 +148,13 @@ impl Timer {
         self.sleeps_until.store(AWAKE, Ordering::Relaxed);
     }
 
+    /// Whether no deadline is set: then nobody needs the time to turn it.
+    pub(crate) fn is_idle(&self) -> bool {
+        // ordering: who takes the inbox in says so before, and what is on its way is seen here or there. What is armed meanwhile comes
+        // too late for this look, as for any other.
+        self.inbox.is_empty() && self.inside.load(stat::Ordering::SeqCst) == 0
+    }
+
     /// Takes the inbox in and hands out the jobs that are due at `now`, in order of their times. The next deadline, if any.
     pub(crate) fn turn(&self, now: Duration, mut due: impl FnMut(Place, Job)) -> Option<Duration> {
         let now = u64::try_from(now.as_nanos()).unwrap_or(NEVER).min(NEVER - 1);
@@ -164,6 +174,7 @@ impl Timer {
                 heap.entries = armed.into();
                 dead = gone;
             }
+            self.inside.store(heap.entries.len(), stat::Ordering::SeqCst);
             heap.entries.peek().map(|Reverse(first)| Duration::from_nanos(first.0))
         };
         drop(dead);
@@ -176,6 +187,7 @@ impl Timer {
     }
 
     fn take_in(&self, heap: &mut Heap) {
+        self.inside.store(heap.entries.len() + 1, stat::Ordering::SeqCst);
         loop {
             match self.inbox.steal() {
                 Steal::Success(deadline) => {
@@ -194,6 +206,7 @@ impl Timer {
         let entries = {
             let mut heap = self.heap.lock();
             self.take_in(&mut heap);
+            self.inside.store(0, stat::Ordering::SeqCst);
             std::mem::take(&mut heap.entries)
         };
         entries.into_iter().filter_map(|Reverse(entry)| entry.2.take(CANCELLED)).collect()

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::advance::{Member, Movable, advance};
-use super::chain::Replaced;
+use super::chain::{Cut, Replaced};
 use super::early::Start;
 use super::edges;
 use super::host::Host;
@@ -132,15 +132,19 @@ pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>]) {
         let_go(transition, &pinned);
     }
     drop(pinned);
-    for edit in edits {
+    let mut gone = Cut::new();
+    for edit in edits.iter_mut() {
         if let Some(old) = edit.file.old.take() {
             let (life, generation) = (old.revision().life.incarnation, old.revision().generation);
             old.revision().end(shared, old.revision().reason());
-            edit.file.slot.put_away(old);
+            edit.file.slot.put_aside(old, &mut gone);
             edges::moved_on(edit.file.slot);
             if generation > 0 {
                 shared.spawner.event(|| Event::Superseded { life, generation });
             }
         }
+    }
+    if let Some(edit) = edits.first() {
+        edit.file.slot.stripe.retire_all(gone);
     }
 }

@@ -99,13 +99,15 @@ impl<S> Entry<S> {
     }
 }
 
-/// An entry in an atomic pointer, for the models.
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+/// An entry in an atomic pointer. But for [`SEVERAL`] the lowest bits of the address are free.
 impl<S> Entry<S> {
+    #[inline]
     pub(crate) fn raw(entry: Option<Self>) -> *mut () {
         entry.map_or(ptr::null_mut(), |entry| entry.0.cast_mut())
     }
 
+    /// What `raw` made.
+    #[inline]
     pub(crate) fn of_raw(raw: *mut ()) -> Option<Self> {
         (!raw.is_null()).then_some(Self(raw, PhantomData))
     }
@@ -127,11 +129,6 @@ impl<S> Taken<S> {
 
     pub(crate) fn is_nothing(&self) -> bool {
         self.0.is_none()
-    }
-
-    /// Whether it is the entry of one slot alone.
-    pub(crate) fn is_one(&self) -> bool {
-        self.0.is_some_and(|entry| entry.list().is_none())
     }
 }
 

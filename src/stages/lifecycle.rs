@@ -103,7 +103,7 @@ impl<H: Host> Core<H> {
         let pinned = epoch::pin();
         let world = self.worlds.now(&pinned);
         if world.number == slot.world() {
-            world.table.note_end();
+            world.table.note_end(slot);
         }
     }
 

@@ -55,6 +55,16 @@ impl<G> Limbo<G> {
         self.empty_ripe();
     }
 
+    /// As `put`, for many at once: as many as fill a bag are one, and cost no more than that.
+    pub(crate) fn put_all(&self, entries: impl IntoIterator<Item = G, IntoIter: ExactSizeIterator>) {
+        let entries = entries.into_iter();
+        if entries.len() < BAG {
+            return entries.for_each(|entry| self.put(entry));
+        }
+        self.close(entries.collect());
+        self.empty_ripe();
+    }
+
     /// Lays a bag, or none, into the place of the open one, and takes what was there.
     #[expect(clippy::box_collection, reason = "a bag goes through one pointer")]
     fn exchange(&self, bag: Option<Box<Vec<G>>>) -> Option<Box<Vec<G>>> {

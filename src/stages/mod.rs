@@ -43,6 +43,7 @@ mod table;
 mod ticket;
 mod tickets;
 mod together;
+mod trie;
 mod versions;
 mod wish;
 mod witness;
@@ -67,7 +68,7 @@ pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {
     advance::*, artifact::known_or_done, chain::*, demand::*, entry::*, leases::*, lifecycle::close, line::*,
-    origin::*, sequencer::*, stamp::*, tickets::*, versions::*, world::Worlds,
+    origin::*, sequencer::*, stamp::*, tickets::*, trie::*, versions::*, world::Worlds,
 };
 #[cfg(all(test, shardrun_rtsan))]
 pub(crate) use {demand::*, tickets::*};

@@ -2,7 +2,7 @@
 //! It does not know which roots there are.
 #![forbid(unsafe_code)]
 
-use super::chain::Replaced;
+use super::chain::{Cut, Replaced};
 use super::host::Host;
 use super::leases::Held;
 use super::revision::Revision;
@@ -56,9 +56,16 @@ impl<H: Host> Retained<H> {
 impl<H: Host> Slot<H> {
     /// Puts a superseded revision, which has been ended, where it belongs. Outside every section and pin.
     pub(crate) fn put_away(self: &Arc<Self>, old: Replaced<Revision<H>>) {
+        let mut gone = Cut::new();
+        self.put_aside(old, &mut gone);
+        gone.into_iter().for_each(|gone| self.stripe.retire(gone));
+    }
+
+    /// The same, but what nobody can see any more is given to the caller, who retires it.
+    pub(crate) fn put_aside(self: &Arc<Self>, old: Replaced<Revision<H>>, nowhere: &mut Cut<Revision<H>>) {
         match old {
             Replaced::Gone(gone, is_dead) => {
-                self.stripe.retire(gone);
+                nowhere.push(gone);
                 if is_dead {
                     self.sweep();
                 }

@@ -10,18 +10,20 @@ use super::shared::Shared;
 use super::stamp::Clock;
 use super::stripe::{Garbage, Stripe};
 use super::tickets::Tickets;
+use super::trie::Hashed;
 use super::versions::{Seen, Versions};
 use crate::flight::{Contained, catch};
 use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;
 use crate::sync::epoch::Guard;
 
-/// The place of one file.
+/// The place of one file. What every look at the file reads stands first, on one cache line more often than not.
+#[repr(C)]
 pub(crate) struct Slot<H: Host> {
     file: Contained<H::File>,
     pub(crate) hash: u64,
-    pub(crate) stripe: Arc<Stripe<H>>,
     pub(crate) versions: Versions<Revision<H>>,
+    pub(crate) stripe: Arc<Stripe<H>>,
     /// Which are out, and the number of the world that the slot was made for.
     pub(crate) tickets: Tickets,
     /// The newest Artifact of each profile that was ever sealed.
@@ -80,6 +82,13 @@ impl<H: Host> Slot<H> {
     /// The visible revision, if the file has one.
     pub(crate) fn visible<'g>(&self, pinned: &'g Guard) -> Option<Seen<'g, Revision<H>>> {
         self.versions.visible(self.clock(), pinned)
+    }
+}
+
+impl<H: Host> Hashed for Slot<H> {
+    #[inline]
+    fn hash(&self) -> u64 {
+        self.hash
     }
 }
 

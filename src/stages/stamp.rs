@@ -128,7 +128,8 @@ impl Stamp {
     #[inline]
     pub(crate) fn settle(&self, value: u64) {
         debug_assert!(value >= FIRST, "only a final stamp is copied");
-        // ordering: pairs with `resolve`; everybody copies the same value. A swap, not a store: see `commit`.
-        self.0.swap(value, Ordering::AcqRel);
+        // ordering: Release; pairs with `resolve`. A store, unlike in `commit`: the word of one that takes a stamp over is exchanged by
+        // nobody, since it goes from installing to its value at once.
+        self.0.store(value, Ordering::Release);
     }
 }

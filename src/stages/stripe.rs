@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::ArtifactFlight;
+use super::chain::Cut;
 use super::counters::StripeCounters;
 use super::host::Host;
 use super::limbo::Limbo;
@@ -59,6 +60,11 @@ impl<H: Host> Stripe<H> {
         if let Some(asker) = asker {
             self.limbo.put(Garbage::Asker(asker));
         }
+    }
+
+    /// Keeps retired revisions, of files of any stripe, until no pinned reader can hold them. Outside every section and pin.
+    pub(crate) fn retire_all(&self, retired: Cut<Revision<H>>) {
+        self.limbo.put_all(retired.into_iter().map(|Retired(revision)| Garbage::Revision(revision)));
     }
 
     /// Keeps a retired revision until no pinned reader can hold it. Outside every section and pin.

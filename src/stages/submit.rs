@@ -399,7 +399,12 @@ impl<H: Host> Core<H> {
     /// The slot of `file`, made if there is none.
     pub(crate) fn slot(&self, hash: u64, file: Contained<H::File>) -> Result<Needed<H>, StageError<H>> {
         let failed = |report: PanicReport| panicked::<H>(&file, Stage::Source, 0, report);
-        if let Some(slot) = self.live(hash, &file).map_err(failed)?.and_then(Needed::of) {
+        let found = {
+            let pinned = epoch::pin();
+            let table = &self.worlds.now(&pinned).table;
+            table.find(hash, &file, &pinned, |slot| needed(slot, &pinned)).map_err(failed)?.flatten()
+        };
+        if let Some(slot) = found {
             return Ok(slot);
         }
         self.add((file, hash), None).map(|added| added.map_or_else(|found| found, Needed::already))
@@ -435,7 +440,17 @@ enum Found<H: Host> {
 }
 
 /// The hash of a name, and what was found under it.
-type Sought<F> = Result<(u64, Option<F>), PanicReport>;
+pub(crate) type Sought<F> = Result<(u64, Option<F>), PanicReport>;
+
+/// A slot that has not ended, to be relied on.
+#[inline]
+pub(crate) fn needed<H: Host>(slot: &Arc<Slot<H>>, pinned: &Guard) -> Option<Needed<H>> {
+    match slot.visible(pinned) {
+        Some(seen) if seen.absent => None,
+        Some(_) => Some(Needed::already(slot.clone())),
+        None => Needed::of(slot.clone()),
+    }
+}
 
 /// What a request finds in the slot of its file.
 #[inline]

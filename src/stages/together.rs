@@ -12,11 +12,14 @@ use super::request::{AnyTarget, Ask, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
 use super::slot::{Kind, Slot};
-use super::submit::{Stop, Submission};
-use crate::flight::Contained;
-use crate::sync::Arc;
+use super::submit::{Sought, Stop, Submission, needed};
+use crate::flight::{Contained, catch};
+use crate::sync::{Arc, epoch};
 use smallvec::SmallVec;
 use std::collections::HashMap;
+
+/// Files that are looked for under one pin.
+const PINNED: usize = 16;
 
 /// Members of a batch that share a ticket.
 type Slots<H> = Vec<Arc<Slot<H>>>;
@@ -125,7 +128,9 @@ impl<H: Host> Core<H> {
         self.stripes.of(0).counters.submits.one();
         let mut units = self.charge_batch(requests.len());
         let mut wanted = Vec::with_capacity(requests.len());
-        let slots: Vec<_> = requests.into_iter().map(|request| self.member(request, &mut wanted)).collect();
+        let sought = self.seek_all(&requests);
+        let members = requests.into_iter().zip(sought);
+        let slots: Vec<_> = members.map(|(request, sought)| self.member(request, sought, &mut wanted)).collect();
         for wanted in &mut wanted {
             if units > 0 {
                 units -= 1;
@@ -163,15 +168,32 @@ impl<H: Host> Core<H> {
         if budget.take_waiting(units, None).is_ok() { units } else { 0 }
     }
 
-    /// Finds the file of a batch's member, and keeps the rest of what it says.
-    fn member(&self, request: Request<H>, wanted: &mut Vec<Wanted<H>>) -> Found<H> {
+    /// Looks for the files of a batch, a few of them under one pin.
+    fn seek_all(&self, requests: &[Request<H>]) -> Vec<Sought<Needed<H>>> {
+        let mut sought = Vec::with_capacity(requests.len());
+        for few in requests.chunks(PINNED) {
+            let pinned = epoch::pin();
+            let table = &self.worlds.now(&pinned).table;
+            sought.extend(few.iter().map(|request| {
+                // Hashing and comparing is the host's code.
+                catch(|| {
+                    let hash = self.stripes.hash_here(&request.file);
+                    (hash, table.look(hash, &request.file, &pinned, |slot| needed(slot, &pinned)))
+                })
+            }));
+        }
+        sought
+    }
+
+    /// Makes the file of a batch's member if there is none, and keeps the rest of what it says.
+    fn member(&self, request: Request<H>, sought: Sought<Needed<H>>, wanted: &mut Vec<Wanted<H>>) -> Found<H> {
         let Request { file, target, text, rehomes, ask } = request;
         let (file, target, ask) = (Contained::new(file), Contained::new(target), Contained::new(ask));
-        let over = ask.is_over(&self.shared.spawner);
-        let slot = match self.stripes.hash(&file) {
-            _ if over.is_some() => Err(over.expect("it is there")),
-            Ok(hash) => self.slot(hash, file),
-            Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report)),
+        let slot = match (ask.is_over(&self.shared.spawner), sought) {
+            (Some(over), _) => Err(over),
+            (None, Ok((_, Some(slot)))) => Ok(slot),
+            (None, Ok((hash, None))) => self.slot(hash, file),
+            (None, Err(report)) => Err(panicked::<H>(&file, target.stage(), 0, report)),
         };
         let text = Contained::new(text);
         wanted.push(Wanted { target, text, rehomes, ask, file: usize::MAX, early: None });

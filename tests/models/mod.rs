@@ -34,6 +34,8 @@ mod stages_publish;
 mod stages_root;
 mod stages_tickets;
 #[cfg(shardrun_loom)]
+mod stages_trie;
+#[cfg(shardrun_loom)]
 mod stages_versions;
 #[cfg(shardrun_shuttle)]
 mod stages_whole;

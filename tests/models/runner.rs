@@ -88,6 +88,11 @@ const ALONE: &[Seeded] = &[
     ("sequencer.open", "models::stages_versions::two_batches_have_one_order"),
     ("seal.no_look", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
     ("poll.no_help", "models::stages_versions::a_seal_after_the_commit_is_refused_and_a_poll_helps"),
+    (
+        "trie.replace_without_freezing",
+        "models::stages_trie::what_is_added_beside_a_removal_is_found_and_what_stays_always_is",
+    ),
+    ("trie.empty_no_fence", "models::stages_trie::a_node_that_two_leave_with_one_goes"),
     ("entry.take_out_by_name", "models::stages_lives::a_remover_and_two_requests"),
     ("entry.add_over_the_live", "models::stages_lives::a_remover_and_two_requests"),
     ("world.add_no_fence", "models::stages_lives::two_add_files_to_a_world_that_is_left"),

@@ -54,7 +54,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/stages/edges/target.rs", "whom an edge tells is one count, with a mark in its lowest bit"),
     ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
     ("src/stages/entry.rs", "an entry of a table counts its slots by hand and is read under an epoch pin"),
-    ("src/stages/table.rs", "a table that goes frees its entries"),
+    ("src/stages/trie.rs", "nodes are reached through marked pointers, under an epoch pin"),
     ("src/stages/world.rs", "the pointer to the present world counts by hand and is read under an epoch pin"),
 ];
 
@@ -143,7 +143,8 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/stripe.rs", "numbers of lives, each given once"),
     ("src/stages/world.rs", "the pointer to the present world, with the argument of each edge beside it"),
     ("src/stages/batch.rs", "the cursor of a batch's ticket"),
-    ("src/stages/table.rs", "a count that no protocol rests on"),
+    ("src/stages/table.rs", "counts that no protocol rests on"),
+    ("src/stages/trie.rs", "the cells of the trie, with who may change one above"),
     ("src/stages/edges/boxed.rs", "what is made on demand"),
     ("src/stages/edges/edge.rs", "how many edges of a list hang for somebody"),
     ("src/stages/edges/gate.rs", "the gate's word, with the argument of each edge beside it"),

@@ -4,8 +4,8 @@
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
 use shardrun::{
-    ActorRef, CountedRun, Dependencies, Driver, LaneKind, Lanes, LanesConfig, Place, Plan, Policy, Request,
-    ResourceBudget, Run, Runtime, Stages,
+    ActorRef, CountedRun, Dependencies, Driver, Handle, LaneKind, Lanes, LanesConfig, Place, Plan, Policy, Request,
+    ResourceBudget, Run, Runtime, Stages, Target,
 };
 use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
@@ -31,6 +31,8 @@ pub const ALL: &[Operation] = &[
     ("request-satisfied", 8_192, satisfied),
     ("request-fresh-source", 8_192, fresh),
     ("request-fresh-artifact", 8_192, chain),
+    ("worker-fresh-source", 8_192, |n| on_worker(n, Request::source)),
+    ("worker-fresh-artifact", 8_192, |n| on_worker(n, |file| Request::artifact(file, 0))),
     ("edit", 8_192, edit),
     ("batch-atomic-member", 8_000, batch),
     ("blocker-edge-of-64", 8_192, |n| edges(n, 64)),
@@ -231,6 +233,21 @@ fn chain(n: u64) {
         accept(scheduler.submit_request(Request::artifact(file, 0)).wait());
     }
     // What it costs to throw the files away is not asked here.
+    std::mem::forget((runtime, scheduler));
+}
+
+/// The same from outside on a runtime with a thread, all submitted before the first runs: without the inline driver's queue and clock,
+/// with a worker's instead.
+fn on_worker<T: Target<Memory>>(n: u64, request: impl Fn(u64) -> Request<Memory, T>) {
+    let runtime = one_worker();
+    let scheduler = Stages::builder(&runtime, Memory).seed(1).build();
+    let open = held(&runtime);
+    let handles: Vec<_> = (0..n).map(|file| scheduler.submit_request(request(file))).collect();
+    drop(open);
+    while !handles.iter().all(Handle::is_resolved) {
+        drained(&runtime);
+    }
+    handles.into_iter().for_each(|handle| _ = accept(handle.wait()));
     std::mem::forget((runtime, scheduler));
 }
 

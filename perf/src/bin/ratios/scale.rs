@@ -16,8 +16,15 @@ use std::sync::mpsc::channel;
 const FEW: usize = 1_000;
 const MANY: usize = 100_000;
 const PENDING: usize = 30_000;
+const BLOCKS: &str = "papaya get, a block per file, and clone";
 /// What a growth may be at most to count as flat.
 const FLAT: f64 = 1.3;
+
+/// What a host would keep of a file by itself: a block of the size of ours, and what it made behind a pointer in it.
+struct Block {
+    _state: [u64; 40],
+    made: Arc<[u64; 16]>,
+}
 
 type Map = papaya::HashMap<u64, Arc<[u64; 16]>, ahash::RandomState>;
 
@@ -71,8 +78,14 @@ fn grown(pools: &Pools, place: &Place, effort: Effort) -> Value {
         let order = Arc::new(shuffled(files));
         let passes = (MANY / files).min(10);
         let map = Map::default();
-        for &file in order.iter() {
+        let blocks = papaya::HashMap::<u64, Arc<Block>, ahash::RandomState>::default();
+        // In the order in which the scheduler makes its files: a map that is filled in the order of the reads lies in memory as the
+        // prefetcher wants it.
+        for file in 0..files as u64 {
             map.pin().insert(file, Arc::new([file; 16]));
+        }
+        for file in 0..files as u64 {
+            blocks.pin().insert(file, Arc::new(Block { _state: [file; 40], made: Arc::new([file; 16]) }));
         }
         let scheduler = empty(pools);
         windowed(files, 64, |file| scheduler.submit_request(Request::source(file)));
@@ -84,6 +97,18 @@ fn grown(pools: &Pools, place: &Place, effort: Effort) -> Value {
                 |()| {
                     for file in (0..passes).flat_map(|_| of_map.iter()) {
                         black_box(map.pin().get(file).map(Arc::clone));
+                    }
+                },
+            )
+        });
+        let of_blocks = Arc::clone(&order);
+        series.peer(format!("{BLOCKS}, {files} files"), move || {
+            per_operation(
+                files * passes,
+                || (),
+                |()| {
+                    for file in (0..passes).flat_map(|_| of_blocks.iter()) {
+                        black_box(blocks.pin().get(file).map(|block| Arc::clone(&block.made)));
                     }
                 },
             )
@@ -113,10 +138,11 @@ fn grown(pools: &Pools, place: &Place, effort: Effort) -> Value {
             )
         });
     }
-    let pairs = ["papaya get and clone", "shardrun try_get_source", "shardrun request, satisfied"];
+    let pairs = ["papaya get and clone", BLOCKS, "shardrun try_get_source", "shardrun request, satisfied"];
     for name in pairs {
         series.at_most(&format!("{name}, 100000 files"), NS, FLAT, &[&format!("{name}, 1000 files")]);
     }
+    series.at_most("shardrun try_get_source, 100000 files", NS, FLAT, &[&format!("{BLOCKS}, 100000 files")]);
     series.run(effort.rounds)
 }
 
