@@ -214,6 +214,39 @@ fn s53_two_actors_on_one_slot_alternate() {
 }
 
 #[test]
+fn a_runner_that_goes_on_with_one_actor_lets_another_in_as_soon_as_it_waits() {
+    let runtime = Runtime::builder().workers(1).io_threads(1).build().unwrap();
+    let lanes = Lanes::new(&runtime, narrow()).unwrap();
+    for key in 0..2 {
+        assert!(lanes.register(key, ()));
+    }
+    let began = Arc::new(Mutex::new(Vec::new()));
+    let read = |key: u32| {
+        let began = began.clone();
+        lanes.submit(&key, lanes.job(READ, move |_| began.lock().unwrap().push(key)))
+    };
+    let (inside, entered) = std::sync::mpsc::channel();
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let first = lanes.job(READ, move |_| {
+        inside.send(()).unwrap();
+        gate.recv().unwrap();
+    });
+    let first = lanes.submit(&0, first);
+    entered.recv().unwrap();
+    // While the worker is inside, one actor has many reads, and another has one.
+    let mut reads: Vec<_> = (0..20).map(|_| read(0)).collect();
+    reads.push(read(1));
+    reads.extend((0..20).map(|_| read(0)));
+    open.send(()).unwrap();
+    first.wait().unwrap();
+    reads.into_iter().for_each(|read| read.wait().unwrap());
+    let began = began.lock().unwrap();
+    let other = began.iter().position(|key| *key == 1).unwrap();
+    assert!(other <= 2, "{other} reads of the other actor went first");
+    assert_eq!(began.len(), 41);
+}
+
+#[test]
 fn s55_of_five_hundred_actors_none_is_ahead_of_another_by_more_than_two() {
     let order = turns(narrow(), 500, 4, |_| ActorOptions::new());
     let mut begun = vec![0_usize; 500];

@@ -21,7 +21,7 @@ use super::answer::Refused;
 use super::stripes::Stripes;
 use crate::flight::{self, Completion};
 use crate::runtime::{self, Acquire, Job, Permits, Runtime, Spawner, Waiting};
-use crate::sync::atomic::{AtomicU64, Ordering, fence, load_for_cas};
+use crate::sync::atomic::{AtomicU64, Ordering, fence, fence_behind_exchange, load_for_cas};
 use crate::sync::{Arc, hint, mutant};
 use std::error::Error;
 use std::fmt;
@@ -290,7 +290,7 @@ impl Inner {
         let held = self.stripes.put(stripe, units);
         if !mutant("budget.put_without_fence") {
             // ordering: pairs with the fence in `stand_in_line`, see there.
-            fence(Ordering::SeqCst);
+            fence_behind_exchange();
         }
         if self.permits.waiting() > 0 && !mutant("budget.put_without_look") {
             self.moving(|| self.bring(stripe));

@@ -13,6 +13,7 @@ use super::waits::{self, Helping, Shot, Waited};
 use super::{active, trampoline};
 use crate::runtime::{self, Spawner};
 use crate::sync::Arc;
+use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +24,11 @@ use std::time::Duration;
 pub(crate) trait SoleFlight<T, E>: FlightRef {
     /// Where the result will be.
     fn shot(&self) -> &OneShot<Result<T, E>>;
+
+    /// Puts itself into `place`, if that is an empty `Option` of what its maker knows it as.
+    fn put_into(self: Arc<Self>, place: &mut dyn Any) {
+        let _ = place;
+    }
 }
 
 enum State<T: Send + 'static, E: Send + 'static> {
@@ -96,6 +102,14 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Sole(flight) => Some(flight.clone()),
             State::Joined(_, flight) => Some(flight.clone()),
         }
+    }
+
+    /// The flight that nobody else can wait for, as its maker knows it; `None` for other handles, and once the result was taken.
+    pub(crate) fn sole_flight<F: 'static>(&self) -> Option<F> {
+        let State::Sole(flight) = &self.state else { return None };
+        let mut place: Option<F> = None;
+        flight.clone().put_into(&mut place);
+        place
     }
 
     fn flight_ref(&self) -> Option<&dyn FlightRef> {
@@ -257,7 +271,10 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, 
                 }
             }
             State::Sole(flight) => {
-                flight.shot().abandon();
+                // Else what was left here may as well go with the flight.
+                if std::mem::needs_drop::<T>() || flight.shot().has_waker() {
+                    flight.shot().abandon();
+                }
             }
             State::Joined(waiter, flight) => {
                 if waiter.shot().abandon() {

@@ -50,6 +50,16 @@ impl<R: 'static> OneShot<R> {
         self.load() & DONE != 0
     }
 
+    /// Whether a waker was left here and not taken back.
+    pub(crate) fn has_waker(&self) -> bool {
+        self.load() & WAKER != 0
+    }
+
+    /// Whether a reader is there, and has left no waker: what comes is only put here.
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.load() & (WAKER | ABANDONED) == 0
+    }
+
     /// Whether nothing will be delivered here any more: it has been, or is about to be, or nobody waits.
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {

@@ -136,6 +136,13 @@ where
         }
     }
 
+    /// As [`poke`](Self::poke), for who has just posted a job.
+    pub(super) fn poke_posted(self: &Arc<Self>, class: LaneClass) {
+        if self.word.announce_posted(class) {
+            self.shared.queue(self.clone(), class);
+        }
+    }
+
     /// Does what a change of the word owes.
     pub(super) fn settle(self: &Arc<Self>, owes: Owes) {
         self.settle_at(owes, false);

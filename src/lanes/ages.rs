@@ -1,13 +1,13 @@
 //! How long the oldest queued job of each class has waited: counts by time of arrival, a quarter of a second a bucket.
 //! It does not know the jobs.
 //!
-//! Each thread counts in cells of its own. When the oldest has waited for more than half a minute, what comes meanwhile may be
+//! Each thread counts in cells of its own, as far as there are enough; the others share some. When the oldest has waited for more than half a minute, what comes meanwhile may be
 //! told older than it is, by at most that; nothing is ever told younger.
 
 #![forbid(unsafe_code)]
 
 use super::kind::LaneClass;
-use crate::runtime::{stripe, stripes};
+use crate::runtime::{own_stripe, own_stripes};
 use crate::sync::CachePadded;
 use crate::sync::stat::{AtomicU64, Ordering};
 
@@ -20,6 +20,7 @@ type Cells = [AtomicU64; BUCKETS as usize];
 
 #[derive(Debug)]
 pub(super) struct Ages {
+    /// One a thread that has its own, and the last for all others.
     stripes: Box<[CachePadded<[Cells; 2]>]>,
     /// No bucket before it holds anything.
     tail: [AtomicU64; 2],
@@ -29,27 +30,35 @@ impl Ages {
     pub(super) fn new() -> Self {
         let cells = || std::array::from_fn(|_| AtomicU64::new(0));
         Self {
-            stripes: (0..stripes()).map(|_| CachePadded::new([cells(), cells()])).collect(),
+            stripes: (0..=own_stripes()).map(|_| CachePadded::new([cells(), cells()])).collect(),
             tail: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
-    fn cell(&self, class: LaneClass, bucket: u16) -> &AtomicU64 {
-        &self.stripes[stripe(self.stripes.len())][class as usize][usize::from(bucket)]
+    /// Counts; the counts wrap, since a job may leave on another thread than it came on.
+    fn count(&self, class: LaneClass, bucket: u16, by: u64) {
+        let own = own_stripe();
+        let shared = self.stripes.len() - 1;
+        let cell =
+            &self.stripes[own.unwrap_or(shared).min(shared)][class as usize][usize::from(bucket) % BUCKETS as usize];
+        if own.is_some() {
+            cell.store(cell.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+        } else {
+            cell.fetch_add(by, Ordering::Relaxed);
+        }
     }
 
     /// A job is queued. Returns the bucket that it is to leave.
     pub(super) fn enter(&self, class: LaneClass, now: u64) -> u16 {
         let tail = self.tail[class as usize].load(Ordering::Relaxed);
         let bucket = ((now >> SHIFT).clamp(tail, tail + BUCKETS - 1) % BUCKETS) as u16;
-        self.cell(class, bucket).fetch_add(1, Ordering::Relaxed);
+        self.count(class, bucket, 1);
         bucket
     }
 
     /// A job is queued no more.
     pub(super) fn leave(&self, class: LaneClass, bucket: u16) {
-        // Counts wrap: a job may leave on another thread than it came on.
-        self.cell(class, bucket).fetch_sub(1, Ordering::Relaxed);
+        self.count(class, bucket, u64::MAX);
     }
 
     /// How many nanoseconds the oldest has waited, if any is queued: rounded up by a bucket at most.

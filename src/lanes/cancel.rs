@@ -103,7 +103,7 @@ impl LaneTicket {
         Self { job }
     }
 
-    pub(super) fn from_current(job: Arc<dyn Cancels>) -> Self {
+    pub(super) fn from_job(job: Arc<dyn Cancels>) -> Self {
         Self { job }
     }
 
@@ -160,7 +160,7 @@ impl LaneTicket {
     /// The ticket of the job that runs on this thread, or whose ticket was installed here.
     #[must_use]
     pub fn current() -> Option<Self> {
-        current::job().map(Self::from_current)
+        current::job().map(Self::from_job)
     }
 
     /// Makes this the thread's current ticket while `f` runs, for work of the job on another thread.

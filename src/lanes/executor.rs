@@ -5,7 +5,7 @@
 //!
 //! An actor with something to look at stands in at most one place per class. Interactive work goes first: actors that have some
 //! of their share left, then the others in turn, and before both, at most three times in a row, those that are to be served
-//! promptly. Maintenance is looked at when no interactive actor waits, and only with a place for it in hand; what has waited its
+//! promptly. The first of those in turn stands in a word of its own. Maintenance is looked at when no interactive actor waits, and only with a place for it in hand; what has waited its
 //! age stands apart and is looked at first, with the one place that there is for such.
 //!
 //! Push, barrier, look for an unused slot; give the slot up, barrier, look at the queues: either who queues starts a runner, or
@@ -17,9 +17,10 @@ use super::actor::{Actor, Why};
 use super::ages::Ages;
 use super::barrier;
 use super::config::LanesConfig;
+use super::first::First;
 use super::heavy::Heavy;
 use super::held;
-use super::kind::{LaneClass, Latency};
+use super::kind::{LaneClass, Latency, Quantum};
 use super::order::Limits;
 use super::pool::PoolWord;
 use super::registry::{Registry, let_go};
@@ -44,12 +45,29 @@ pub(super) type Ender = Completion<(), Infallible>;
 struct RunQueues<K, C> {
     prompt: Injector<Arc<Actor<K, C>>>,
     front: Injector<Arc<Actor<K, C>>>,
+    /// Goes before `back`, and is filled only while that is empty.
+    first: First<Actor<K, C>>,
     back: Injector<Arc<Actor<K, C>>>,
     maintenance: Injector<Arc<Actor<K, C>>>,
     aged: Injector<Arc<Actor<K, C>>>,
     /// Stood in line for maintenance for long: looked at, so that each learns when its own reaches its age.
     due: Injector<Arc<Actor<K, C>>>,
     streak: AtomicU64,
+}
+
+impl<K, C> RunQueues<K, C> {
+    /// Queues an actor whose share is used up. Whether that was by an exchange of our own.
+    fn line_up(&self, actor: Arc<Actor<K, C>>) -> bool {
+        let put = if self.back.is_empty() { self.first.put(actor) } else { Err(actor) };
+        let Err(actor) = put else { return true };
+        self.back.push(actor);
+        false
+    }
+
+    /// Whether nobody stands in turn.
+    fn is_line_empty(&self) -> bool {
+        self.first.is_empty() && self.back.is_empty()
+    }
 }
 
 /// An actor to be visited, and how it was found.
@@ -66,6 +84,8 @@ pub(super) struct Shared<K, C> {
     pub(super) place: Place,
     pub(super) config: LanesConfig,
     pub(super) limits: Limits,
+    /// What jobs take is measured, for the shares.
+    measures: bool,
     pub(super) pool: PoolWord,
     pub(super) slots: Slots,
     pub(super) heavy: Heavy,
@@ -128,6 +148,7 @@ where
         Arc::new(Self {
             place,
             limits,
+            measures: matches!(config.quantum, Quantum::Time(_)),
             pool: PoolWord::new(config.pool, config.interactive_reserve, config.maintenance_cap, lent_max),
             slots: Slots::new(config.pool + lent_max),
             heavy: Heavy::new(config.heavy_permits, config.heavy_reserve),
@@ -137,6 +158,7 @@ where
             queues: RunQueues {
                 prompt: Injector::new(),
                 front: Injector::new(),
+                first: First::new(),
                 back: Injector::new(),
                 maintenance: Injector::new(),
                 aged: Injector::new(),
@@ -168,6 +190,11 @@ where
         nanos(self.spawner.now())
     }
 
+    /// As [`now`](Self::now), or a few milliseconds before it where that costs less: for jobs that nothing is due for, and shown ages.
+    pub(super) fn about(&self) -> u64 {
+        if self.measures { self.now() } else { self.spawner.about().unwrap_or_else(|| self.now()) }
+    }
+
     /// What bounds the queued jobs of a class.
     pub(super) fn budget(&self, class: LaneClass) -> &Budget {
         &self.budgets[class as usize]
@@ -194,13 +221,18 @@ where
     /// Has an actor looked at, whose ticket the caller has just set. `front`: before those whose share is used up.
     pub(super) fn queue_at(self: &Arc<Self>, actor: Arc<Actor<K, C>>, class: LaneClass, front: bool) {
         let queues = &self.queues;
+        let mut exchanged = false;
         match class {
             LaneClass::Maintenance => queues.maintenance.push(actor),
             LaneClass::Interactive if actor.options.latency == Latency::Prompt => queues.prompt.push(actor),
             LaneClass::Interactive if front => queues.front.push(actor),
-            LaneClass::Interactive => queues.back.push(actor),
+            LaneClass::Interactive => exchanged = queues.line_up(actor),
         }
-        if self.pool.start_for_queued(class == LaneClass::Maintenance) {
+        let starts = match class {
+            LaneClass::Interactive if exchanged => self.pool.start_for_exchanged(false),
+            _ => self.pool.start_for_queued(class == LaneClass::Maintenance),
+        };
+        if starts {
             self.launch(self.take_slot());
         } else if class == LaneClass::Maintenance {
             self.watch();
@@ -297,7 +329,7 @@ where
 
     fn has_interactive(&self) -> bool {
         let queues = &self.queues;
-        !(queues.back.is_empty() && queues.front.is_empty() && queues.prompt.is_empty())
+        !(queues.is_line_empty() && queues.front.is_empty() && queues.prompt.is_empty())
     }
 
     fn has_work(&self) -> bool {
@@ -338,7 +370,7 @@ where
         }
         let interactive = |actor, renews| Found { actor, ticket: Some(LaneClass::Interactive), renews, place: None };
         if !queues.prompt.is_empty() {
-            let others = !(queues.front.is_empty() && queues.back.is_empty());
+            let others = !(queues.front.is_empty() && queues.is_line_empty());
             let goes = !others || queues.streak.load(Ordering::Relaxed) < PROMPT_STREAK;
             if goes && let Some(actor) = steal(&queues.prompt) {
                 queues.streak.fetch_add(1, Ordering::Relaxed);
@@ -349,7 +381,7 @@ where
         if let Some(actor) = steal(&queues.front) {
             return Some(interactive(actor, false));
         }
-        if let Some(actor) = steal(&queues.back) {
+        if let Some(actor) = queues.first.take().or_else(|| steal(&queues.back)) {
             return Some(interactive(actor, true));
         }
         if let Some(actor) = steal(&queues.prompt) {
@@ -376,6 +408,7 @@ where
     /// Forgets who stands in line, for who knows that nobody will look there: an actor holds its executor, which would never go.
     pub(super) fn clear_lines(&self) {
         let queues = &self.queues;
+        queues.first.take().into_iter().for_each(let_go);
         for line in [&queues.prompt, &queues.front, &queues.back, &queues.maintenance, &queues.aged, &queues.due] {
             std::iter::from_fn(|| steal(line)).for_each(let_go);
         }
@@ -384,6 +417,13 @@ where
     /// Whether no other interactive actor waits.
     pub(super) fn is_alone(&self) -> bool {
         !self.has_interactive()
+    }
+
+    /// Whether nothing waits that is interactive or would go before it, but for a ticket of `actor` itself.
+    pub(super) fn is_alone_with(&self, actor: &Actor<K, C>) -> bool {
+        let queues = &self.queues;
+        let line = queues.first.is_empty_but(actor) && queues.back.is_empty();
+        line && queues.front.is_empty() && queues.prompt.is_empty() && queues.aged.is_empty() && queues.due.is_empty()
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -130,6 +130,8 @@ pub(super) trait Queued<K, C>: FlightRef + Cancels {
     fn run(&self, cx: &LaneCx<K, C>) -> Ran;
     /// Tells the result that `run` has left, also to those who follow.
     fn deliver(&self);
+    /// Whether to deliver it and to let it go calls nothing of the host's, as it looks now: no waker, no destructor, no copy.
+    fn is_answered_quietly(&self) -> bool;
     /// Ends it without a result of its own: drops what it would have run, and tells `error`, also to those who follow.
     fn answer(&self, error: LaneError);
     /// Answers it with the result of an equal job. False if that is of another type.
@@ -317,6 +319,11 @@ where
         self.tell(result.unwrap_or(Err(LaneError::Cancelled)));
     }
 
+    fn is_answered_quietly(&self) -> bool {
+        let quiet = if std::mem::needs_drop::<W::Out>() { self.shot.is_awaited() } else { !self.shot.has_waker() };
+        quiet && self.meta.brought.key.is_none() && self.meta.context.is_none()
+    }
+
     fn answer(&self, error: LaneError) {
         // SAFETY: the caller has led it into Cancelled, or has started it and ran nothing.
         if let Some(work) = unsafe { self.take_work() } {
@@ -452,6 +459,12 @@ where
 {
     fn shot(&self) -> &OneShot<Result<W::Out, LaneError>> {
         &self.shot
+    }
+
+    fn put_into(self: Arc<Self>, place: &mut dyn Any) {
+        if let Some(place) = place.downcast_mut::<Option<Arc<dyn Cancels>>>() {
+            *place = Some(self);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ mod config;
 mod context;
 mod current;
 mod executor;
+mod first;
 mod future;
 mod heavy;
 mod held;
@@ -65,6 +66,7 @@ pub use work::LaneJob;
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) mod modelled {
     pub(crate) use super::cell::{Cancelled, JobState};
+    pub(crate) use super::first::First;
     pub(crate) use super::keys::Keys;
     pub(crate) use super::mailbox::{Mailbox, Posted};
     pub(crate) use super::pool::PoolWord;

@@ -88,6 +88,18 @@ impl PoolWord {
         if !mutant("lanes.queue_without_barrier") {
             barrier::full(); // pairs with `stop`
         }
+        self.start_if_free(maintenance)
+    }
+
+    /// As [`start_for_queued`](Self::start_for_queued), for who has queued it by a read-modify-write just now.
+    pub(crate) fn start_for_exchanged(&self, maintenance: bool) -> bool {
+        if !mutant("lanes.exchange_without_barrier") {
+            barrier::behind_exchange(); // pairs with `stop`
+        }
+        self.start_if_free(maintenance)
+    }
+
+    fn start_if_free(&self, maintenance: bool) -> bool {
         // A look of its own, so that nothing is written where no slot is free, which is so under load.
         let free = self.has_slot(self.word.load(Ordering::Relaxed), maintenance);
         free && if maintenance { self.start_for_maintenance() } else { self.start() }

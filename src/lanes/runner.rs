@@ -3,6 +3,9 @@
 //!
 //! A job is over in this order: its slot shows nothing any more, its cell says finished, the actor's word lets the next one in
 //! (and is closed in the same step if a writer has panicked), permits and places go back, and only then it is answered.
+//!
+//! While no other actor waits a runner goes on with the one whose read is over: it takes the turn with the step that lets the next one
+//! in, and no ticket goes through a run queue. A ticket of the actor that stands there stays, for others with a slot.
 
 #![forbid(unsafe_code)]
 
@@ -10,10 +13,11 @@ use super::actor::Why;
 use super::answer::LaneError;
 use super::context::LaneCx;
 use super::current;
-use super::executor::Shared;
-use super::held;
+use super::executor::{Found, Shared};
+use super::held::{self, Held};
 use super::job::{JobRef, Meta, Ran, post};
-use super::kind::{LaneKind, Quantum};
+use super::kind::{LaneClass, LaneKind, Quantum};
+use super::queue::Queues;
 use super::slots::InSlot;
 use super::turn::{Admitted, Visit};
 use crate::admission::ContextScope;
@@ -45,36 +49,59 @@ where
 
     pub(super) fn run(mut self) {
         let Some((shared, mut slot)) = self.at.take() else { return };
-        let mut spare = None;
+        let (mut spare, mut kept) = (None, None);
         let visits = if shared.spawner.is_driven() { 1 } else { VISITS };
-        for _ in 0..visits {
-            let Some(found) = shared.next() else {
-                match shared.stop(slot) {
-                    Some(again) => slot = again,
-                    None => return,
+        for visit in 1..=visits {
+            let admitted = match kept.take() {
+                Some(admitted) => admitted,
+                None => {
+                    let Some(found) = shared.next() else {
+                        match shared.stop(slot) {
+                            Some(again) => slot = again,
+                            None => return,
+                        }
+                        continue;
+                    };
+                    let Some(admitted) = visit_found(&shared, found, &mut spare) else { continue };
+                    admitted
                 }
-                continue;
             };
-            let visit = Visit {
-                ticket: found.ticket,
-                renews: found.renews,
-                alone: shared.is_alone(),
-                place: found.place,
-                now: shared.now(),
-                spare: &mut spare,
-            };
-            let now = visit.now;
-            let Some(admitted) = found.actor.visit(visit) else { continue };
-            if !begin(&shared, admitted, slot, now) {
-                // A future has taken the slot along.
-                if !shared.pool.start() {
-                    return;
+            match begin(&shared, admitted, slot, (visit < visits).then_some(&mut spare)) {
+                Then::Over => {}
+                Then::GoesOn(next) => kept = Some(next),
+                Then::Away => {
+                    if !shared.pool.start() {
+                        return;
+                    }
+                    slot = shared.take_slot();
                 }
-                slot = shared.take_slot();
             }
         }
         shared.launch(slot);
     }
+}
+
+/// What became of a job that was begun.
+enum Then<K, C> {
+    Over,
+    /// It is over, and the next of its actor is admitted.
+    GoesOn(Admitted<K, C>),
+    /// A future has taken the slot along.
+    Away,
+}
+
+/// Queues for an actor that has none, and from one that needs them no more.
+type Spare<K, C> = Option<Box<Queues<K, C>>>;
+
+/// Visits an actor that stood in a run queue.
+fn visit_found<K, C>(shared: &Arc<Shared<K, C>>, found: Found<K, C>, spare: &mut Spare<K, C>) -> Option<Admitted<K, C>>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let Found { actor, ticket, renews, place } = found;
+    let visit = Visit { ticket, renews, alone: shared.is_alone(), place, now: shared.about(), spare };
+    actor.visit(visit)
 }
 
 impl<K, C> Drop for Runner<K, C>
@@ -96,13 +123,18 @@ where
     }
 }
 
-/// Begins a job that was admitted. False if a future has taken the slot along.
-fn begin<K, C>(shared: &Arc<Shared<K, C>>, admitted: Admitted<K, C>, slot: usize, now: u64) -> bool
+/// Begins a job that was admitted. With `spare` it may go on with the actor.
+fn begin<K, C>(
+    shared: &Arc<Shared<K, C>>,
+    admitted: Admitted<K, C>,
+    slot: usize,
+    spare: Option<&mut Spare<K, C>>,
+) -> Then<K, C>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    let Admitted { job, held } = admitted;
+    let Admitted { job, held, now } = admitted;
     let meta = job.meta();
     held::note(meta, slot, held);
     let (lane, actor) = (meta.lane(), &meta.actor);
@@ -122,14 +154,14 @@ where
         // Cancelled in between, and answered by who did that.
         shared.slots.end(slot, None);
         release(meta, false);
-        return true;
+        return Then::Over;
     }
     if let Some(error) = too_late(meta, now) {
         shared.slots.end(slot, None);
         meta.state.finish();
         release(meta, false);
         job.answer(error);
-        return true;
+        return Then::Over;
     }
     let cx = LaneCx { job };
     let ran = {
@@ -139,11 +171,42 @@ where
         cx.job.run(&cx)
     };
     match ran {
-        Ran::Over { panicked } => over(shared, &cx.job, slot, panicked),
+        Ran::Over { panicked } => {
+            let spare = spare.filter(|_| !panicked && may_go_on(shared, &cx.job, held));
+            return over(shared, &cx.job, slot, panicked, spare).map_or(Then::Over, Then::GoesOn);
+        }
         Ran::Built => built(shared, cx.job, slot),
-        Ran::Away => return false,
+        Ran::Away => return Then::Away,
     }
-    true
+    Then::Over
+}
+
+/// Whether the runner may go on with the actor of a read that is over: nobody else waits, and to answer the read calls nothing of
+/// the host's, which the next one would have to wait for.
+fn may_go_on<K, C>(shared: &Shared<K, C>, job: &JobRef<K, C>, held: Held) -> bool
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let meta = job.meta();
+    let plain = meta.brought.lane == LaneKind::PureRead && meta.class() == LaneClass::Interactive;
+    plain && held == Held::default() && job.is_answered_quietly() && shared.is_alone_with(&meta.actor)
+}
+
+/// Gives back what a read held of its actor, and goes on with that.
+fn go_on<K, C>(shared: &Arc<Shared<K, C>>, meta: &Meta<K, C>, spare: &mut Spare<K, C>) -> Option<Admitted<K, C>>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let actor = &meta.actor;
+    if meta.state.unlend() {
+        shared.pool.unlend();
+    }
+    let (owes, seen) = actor.word.release_and_turn(meta.lane(), meta.brought.epoch);
+    actor.settle(owes);
+    let visit = Visit { ticket: None, renews: true, alone: true, place: None, now: shared.about(), spare };
+    actor.go_on(seen?, visit)
 }
 
 /// Why a job that was admitted must not begin: a writer has panicked since, or its deadline is over and no timer has said so.
@@ -184,8 +247,14 @@ where
     actor.settle(owes);
 }
 
-/// A job is over, in a slot.
-fn over<K, C>(shared: &Arc<Shared<K, C>>, job: &JobRef<K, C>, slot: usize, panicked: bool)
+/// A job is over, in a slot. With `spare` its runner goes on with the actor: the next job of it that was admitted.
+fn over<K, C>(
+    shared: &Arc<Shared<K, C>>,
+    job: &JobRef<K, C>,
+    slot: usize,
+    panicked: bool,
+    spare: Option<&mut Spare<K, C>>,
+) -> Option<Admitted<K, C>>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
@@ -198,8 +267,15 @@ where
     }
     shared.slots.end(slot, Some(meta.class()));
     meta.state.finish();
-    release(meta, panicked && meta.lane() == LaneKind::Mutating);
+    let next = match spare {
+        Some(spare) => go_on(shared, meta, spare),
+        None => {
+            release(meta, panicked && meta.lane() == LaneKind::Mutating);
+            None
+        }
+    };
     job.deliver();
+    next
 }
 
 /// A build is over, and its install is queued.
@@ -243,7 +319,7 @@ where
 {
     let shared = job.meta().actor.shared.clone();
     let slot = held::slot(job.meta());
-    over(&shared, &job, slot, panicked);
+    over(&shared, &job, slot, panicked, None);
     if let Some(slot) = shared.stop(slot) {
         shared.launch(slot);
     }

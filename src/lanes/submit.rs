@@ -16,7 +16,7 @@ use super::work::{LaneJob, Work};
 use crate::admission::BudgetGuard;
 use crate::flight::{self, Handle, trampoline};
 use crate::runtime::{self, Job, Place, Priority};
-use crate::sync::Arc;
+use crate::sync::{Arc, OnceLock};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -29,19 +29,23 @@ use std::time::Duration;
 #[must_use = "dropping a handle detaches the job and loses its answer; say `detach()` if that is meant"]
 pub struct LaneHandle<T: Send + 'static> {
     handle: Handle<T, LaneError>,
-    ticket: Option<LaneTicket>,
+    /// Made when it is first asked for: most jobs are never cancelled.
+    ticket: OnceLock<LaneTicket>,
 }
 
 impl<T: Send + 'static> LaneHandle<T> {
     /// The job's ticket; none if the submission was refused.
     #[must_use]
     pub fn ticket(&self) -> Option<&LaneTicket> {
-        self.ticket.as_ref()
+        if self.ticket.get().is_none() {
+            let _ = self.ticket.set(LaneTicket::from_job(self.handle.sole_flight()?));
+        }
+        self.ticket.get()
     }
 
     /// Cancels the job, as its ticket does.
     pub fn cancel(&self) -> CancelOutcome {
-        self.ticket.as_ref().map_or(CancelOutcome::NotFound, LaneTicket::cancel)
+        self.ticket().map_or(CancelOutcome::NotFound, LaneTicket::cancel)
     }
 
     /// Waits for the answer. See [`Handle::wait`].
@@ -54,11 +58,13 @@ impl<T: Send + 'static> LaneHandle<T> {
 
     /// Waits for at most `limit`. See [`Handle::wait_timeout`].
     pub fn wait_timeout(&mut self, limit: Duration) -> Option<Result<T, LaneError>> {
+        self.keep_ticket();
         self.handle.wait_timeout(limit)
     }
 
     /// The answer, if it is there. See [`Handle::try_get`].
     pub fn try_get(&mut self) -> Option<Result<T, LaneError>> {
+        self.keep_ticket();
         self.handle.try_get()
     }
 
@@ -77,7 +83,12 @@ impl<T: Send + 'static> LaneHandle<T> {
     pub fn detach(self) {}
 
     pub(super) fn refused(error: LaneError) -> Self {
-        Self { handle: Handle::ready(Err(error)), ticket: None }
+        Self { handle: Handle::ready(Err(error)), ticket: OnceLock::new() }
+    }
+
+    /// The ticket is there for good, also once the job is let go of with its result.
+    fn keep_ticket(&self) {
+        let _ = self.ticket();
     }
 }
 
@@ -85,13 +96,14 @@ impl<T: Send + 'static> Future for LaneHandle<T> {
     type Output = Result<T, LaneError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.keep_ticket();
         Pin::new(&mut self.handle).poll(cx)
     }
 }
 
 impl<T: Send + 'static> fmt::Debug for LaneHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LaneHandle").field("ticket", &self.ticket).finish_non_exhaustive()
+        f.debug_struct("LaneHandle").field("ticket", &self.ticket()).finish_non_exhaustive()
     }
 }
 
@@ -206,7 +218,9 @@ where
         joins: bool,
     ) -> LaneHandle<W::Out> {
         let shared = &self.shared;
-        let (class, at) = (job.class, shared.now());
+        // A plain read is never due for anything but its turn.
+        let plain = job.lane == LaneKind::PureRead && job.class == LaneClass::Interactive && job.deadline.is_none();
+        let (class, at) = (job.class, if plain { shared.about() } else { shared.now() });
         let shares = job.lane == LaneKind::PureRead && current::shares(shared.identity(), self.incarnation);
         let brought = Brought {
             lane: job.lane,
@@ -226,10 +240,7 @@ where
             self.writer_comes();
         }
         let cell = JobCell::new(self.clone(), brought, job.work, job.share);
-        let handle = LaneHandle {
-            handle: Handle::sole(cell.clone()),
-            ticket: Some(LaneTicket::of(cell.clone() as JobRef<K, C>)),
-        };
+        let handle = LaneHandle { handle: Handle::sole(cell.clone()), ticket: OnceLock::new() };
         if let Some(deadline) = job.deadline {
             let late = Arc::downgrade(&cell);
             let expire = Job::new(move || {
@@ -244,7 +255,7 @@ where
             }
         }
         match post(self, cell) {
-            Ok(()) => self.poke(class),
+            Ok(()) => self.poke_posted(class),
             Err(job) => {
                 cancel::refuse(&*job, self.why_closed());
             }

@@ -12,7 +12,7 @@ use super::kind::{LaneClass, LaneKind};
 use super::order::{View, lets_read};
 use super::queue::{Entry, Queues};
 use super::room::Waiter;
-use super::word::Seen;
+use super::word::{Owes, Seen};
 use crate::sync::Arc;
 
 /// What a visit brings along.
@@ -25,6 +25,7 @@ pub(super) struct Visit<'a, K, C> {
     pub(super) alone: bool,
     /// A place for maintenance that the visitor has.
     pub(super) place: Option<Place>,
+    /// About now; asked for again where anything depends on it.
     pub(super) now: u64,
     /// Queues for an actor that has none, and from one that needs them no more.
     pub(super) spare: &'a mut Option<Box<Queues<K, C>>>,
@@ -34,6 +35,8 @@ pub(super) struct Visit<'a, K, C> {
 pub(super) struct Admitted<K, C> {
     pub(super) job: JobRef<K, C>,
     pub(super) held: Held,
+    /// When that was.
+    pub(super) now: u64,
 }
 
 /// What is done once the turn is left.
@@ -48,6 +51,13 @@ struct Outside<K, C> {
     front: bool,
     /// Its maintenance has waited its age, and there is no place for it.
     aged: bool,
+}
+
+impl<K, C> Outside<K, C> {
+    fn new() -> Self {
+        let (trash, gone, waiters) = (Vec::new(), Vec::new(), Vec::new());
+        Self { trash, gone, waiters, timer: None, front: false, aged: false }
+    }
 }
 
 /// What a judgement comes to.
@@ -75,58 +85,68 @@ where
 {
     /// Visits the actor: a job to be run, if one was admitted. A place for maintenance that was not needed is given back.
     pub(super) fn visit(self: &Arc<Self>, mut visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
-        let Some(mut seen) = self.word.begin_turn(visit.ticket) else {
+        let Some(seen) = self.word.begin_turn(visit.ticket) else {
             self.give_back(visit.place);
             return None;
         };
-        let mut outside = Outside {
-            trash: Vec::new(),
-            gone: Vec::new(),
-            waiters: Vec::new(),
-            timer: None,
-            front: false,
-            aged: false,
-        };
+        let mut outside = Outside::new();
+        let (admitted, owes) = self.serve(seen, &mut visit, &mut outside);
+        self.leave_turn(owes, visit.place, outside);
+        admitted
+    }
+
+    /// As [`visit`](Self::visit), for who has the turn.
+    pub(super) fn go_on(self: &Arc<Self>, seen: Seen, mut visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
+        let mut outside = Outside::new();
+        let (admitted, owes) = self.serve(seen, &mut visit, &mut outside);
+        self.leave_turn(owes, visit.place, outside);
+        admitted
+    }
+
+    /// Judges until the turn is left: with a job, if one was admitted, and with what leaving it owes.
+    fn serve(
+        self: &Arc<Self>,
+        mut seen: Seen,
+        visit: &mut Visit<'_, K, C>,
+        outside: &mut Outside<K, C>,
+    ) -> (Option<Admitted<K, C>>, Owes) {
         // SAFETY: the turn is ours until the word is left.
         unsafe { self.with_inside(|inside| self.renew(inside, visit.renews)) };
-        let admitted = loop {
+        loop {
             // SAFETY: as above.
-            let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, &mut visit, &mut outside)) };
+            let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, visit, outside)) };
             match decision {
                 Decision::Again => {}
                 Decision::Closed => {
                     self.empty_inside(seen);
-                    break None;
+                    return (None, Owes::default());
                 }
                 Decision::Admit { entry, class, lane, held, nested, again } => {
                     if let Some(owes) = self.word.admit(seen, lane, class, again) {
-                        break Some((Admitted { job: entry.job, held }, owes));
+                        self.left_queue(entry.job.meta());
+                        return (Some(Admitted { job: entry.job, held, now: visit.now }), owes);
                     }
                     // SAFETY: as above.
                     unsafe {
-                        self.with_inside(|inside| {
-                            self.put_back(inside, &mut visit, &mut outside, entry, (class, lane), nested)
-                        });
+                        self.with_inside(|at| self.put_back(at, visit, outside, entry, (class, lane), nested));
                     }
-                    self.return_held(held, &mut visit);
+                    self.return_held(held, visit);
                 }
                 Decision::Leave { again } => {
                     if let Some(owes) = self.word.leave(seen, again) {
-                        self.settle_at(owes, outside.front);
-                        break None;
+                        return (None, owes);
                     }
                 }
             }
             seen = self.word.refresh();
-        };
-        let admitted = admitted.map(|(admitted, owes)| {
-            self.left_queue(admitted.job.meta());
-            self.settle_at(owes, outside.front);
-            admitted
-        });
-        self.give_back(visit.place);
+        }
+    }
+
+    /// Does what leaving the turn owes, and what was put off until then.
+    fn leave_turn(self: &Arc<Self>, owes: Owes, place: Option<Place>, outside: Outside<K, C>) {
+        self.settle_at(owes, outside.front);
+        self.give_back(place);
         self.after(outside);
-        admitted
     }
 
     /// What was put off until the turn was left.
@@ -220,6 +240,10 @@ where
         self.take_in(inside, visit, outside);
         if seen.is_closed() {
             return Decision::Closed;
+        }
+        if inside.queues.as_ref().is_some_and(|queues| queues.timer != u64::MAX || !queues.only_reads()) {
+            // Read inside the turn: who has it looked at since a time has come finds that it has.
+            visit.now = self.shared.now();
         }
         for waiter in self.drains_asked() {
             queues_of(inside, visit).drains.asked.push(waiter);

@@ -21,10 +21,11 @@
 //! | call | who may | if another comes first |
 //! |---|---|---|
 //! | `reserve` | a submitter, before it posts | a close: it is refused, and posts nothing |
-//! | `announce` | the submitter, after it has posted | a turn that looked before finds NEWS when it leaves, and looks again |
+//! | `announce` | the submitter, after it has posted | a turn that looked before finds NEWS when it leaves, and looks again; a ticket that is out leads to a turn that looks |
 //! | `begin_turn` | who popped a ticket, or closes | another has the turn: NEWS makes that one look again |
 //! | `admit`, `leave` | who has the turn, on the word that it judged | any change at all: it fails, and the turn judges again |
 //! | `release` | who ran the job | the turn is held: its exchange fails; it is free: the ticket is ours to push |
+//! | `release_and_turn` | who ran a read and would go on with the actor | as for `release`; another has the turn: we are not owed one |
 //! | `leave_queue` | who took a queued job out | as for `release` |
 //! | `close`, `close_if_idle` | remove, retire, reset, a panicking writer | an admission: the job runs to its end; else it is never admitted |
 //!
@@ -33,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+use super::barrier;
 use super::kind::{LaneClass, LaneKind};
 use crate::sync::atomic::{AtomicU64, Ordering, load_for_cas};
 use crate::sync::mutant;
@@ -204,42 +206,70 @@ impl LaneWord {
         })
     }
 
-    /// Says that a job was posted. True if the caller must push a ticket of that class.
+    /// Says that something has changed that a turn is to look at. True if the caller must push a ticket of that class.
     pub(crate) fn announce(&self, class: LaneClass) -> bool {
+        barrier::full(); // pairs with `turned`
+        self.announce_unless_out(class)
+    }
+
+    /// As [`announce`](Self::announce), for who has changed it by a read-modify-write just now: says that a job was posted.
+    pub(crate) fn announce_posted(&self, class: LaneClass) -> bool {
+        if !mutant("lanes.announce_without_barrier") {
+            barrier::behind_exchange(); // pairs with `turned`
+        }
+        self.announce_unless_out(class)
+    }
+
+    fn announce_unless_out(&self, class: LaneClass) -> bool {
         let ticket = TICKET[class as usize];
+        // ordering: Relaxed behind the caller's barrier, see `turned`: if the ticket is out, the turn that it leads to, or the
+        // one that it asks to look again, sees what was posted. So nothing is written here while the actor stands in line.
+        if self.0.load(Ordering::Relaxed) & ticket != 0 {
+            return false;
+        }
         // ordering: pairs with `begin_turn` and `refresh`. If our NEWS comes first, the turn that clears it looks at the mailbox
         // after it and finds the post; else the turn's exchange fails on it, and the turn looks again.
         let before = self.0.fetch_or(ticket | NEWS, Ordering::AcqRel);
         before & ticket == 0
     }
 
+    /// Behind each exchange that gives a ticket up, or clears NEWS, and before the look at what was posted.
+    fn turned<R>(result: R) -> R {
+        if !mutant("lanes.turn_without_barrier") {
+            // Pairs with the barrier in `announce`. If that passes first, the look at the mailbox finds the post; else who has
+            // posted finds no ticket, or another one that was set after this exchange.
+            barrier::behind_exchange();
+        }
+        result
+    }
+
     /// Takes the turn, and gives the ticket up that led here. `None` if another has it: that one will look again.
     pub(crate) fn begin_turn(&self, ticket: Option<LaneClass>) -> Option<Seen> {
         let ticket = ticket.map_or(0, |class| TICKET[class as usize]);
-        self.update(|word| {
+        Self::turned(self.update(|word| {
             if word & TURN != 0 && !mutant("lanes.two_turns") {
                 return Ok(((word & !ticket) | NEWS, None));
             }
             let next = (word & !ticket & !NEWS) | TURN;
             Ok((next, Some(Seen(next))))
-        })
+        }))
     }
 
     /// Takes the turn if nobody has it, without asking who has it to look again.
     pub(crate) fn try_turn(&self) -> Option<Seen> {
-        self.update(|word| {
+        Self::turned(self.update(|word| {
             if word & TURN != 0 {
                 return Err(None);
             }
             let next = (word & !NEWS) | TURN;
             Ok((next, Some(Seen(next))))
-        })
+        }))
     }
 
     /// Looks again, for who has the turn and is about to look at the mailbox.
     pub(crate) fn refresh(&self) -> Seen {
         // ordering: as in `announce`.
-        Seen(self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS)
+        Self::turned(Seen(self.0.fetch_and(!NEWS, Ordering::AcqRel) & !NEWS))
     }
 
     fn exchange(&self, seen: Seen, next: u64) -> bool {
@@ -287,6 +317,20 @@ impl LaneWord {
             owes.over = Seen(next).is_over();
             Ok((next, owes))
         })
+    }
+
+    /// As [`release`](Self::release), for a read that has not panicked, whose runner would go on with the actor: if interactive jobs
+    /// are queued and nobody has the turn, it is taken in the same step, and no ticket is owed.
+    pub(crate) fn release_and_turn(&self, lane: LaneKind, epoch: bool) -> (Owes, Option<Seen>) {
+        let turn = if mutant("lanes.turn_over_turn") { 0 } else { TURN };
+        Self::turned(self.update(|word| {
+            let next = word - unit(lane);
+            let goes_on = next & (turn | CLOSED) == 0 && Seen(next).queued(LaneClass::Interactive) > 0;
+            let (next, mut owes) = if goes_on { ((next & !NEWS) | TURN, Owes::default()) } else { with_ticket(next) };
+            owes.drained = word & DRAIN != 0 && Seen(word).epoch() != epoch;
+            owes.over = Seen(next).is_over();
+            Ok((next, (owes, goes_on.then_some(Seen(next)))))
+        }))
     }
 
     /// A heavy build is over, and its install is queued in the same step.

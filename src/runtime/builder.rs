@@ -15,7 +15,7 @@ use crate::observe::{Observer, WorkerId};
 use crate::sync::Arc;
 use std::fmt;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The most threads of one kind.
 const THREADS_MAX: usize = 16_384;
@@ -244,7 +244,7 @@ impl RuntimeBuilder {
         let clock = match (self.clock, driven.is_some()) {
             (Some(clock), _) => TimeSource::hosted(clock),
             (None, true) => TimeSource::hosted(Arc::new(VirtualClock::new())),
-            (None, false) => TimeSource::System(Instant::now()),
+            (None, false) => TimeSource::system(),
         };
         let config = Config {
             thread_name: self.thread_name,

@@ -2,6 +2,7 @@
 //! It does not know what waits for which time.
 #![forbid(unsafe_code)]
 
+use super::coarse::Coarse;
 use super::contain;
 use crate::sync::Arc;
 use crate::sync::stat::{AtomicU64, Ordering};
@@ -51,8 +52,8 @@ impl Clock for VirtualClock {
 
 /// Where a runtime's time comes from.
 pub(crate) enum TimeSource {
-    /// The system's monotonic clock, from the runtime's start on.
-    System(Instant),
+    /// The system's monotonic clock, from the runtime's start on, and that of its ticks.
+    System(Instant, Coarse),
     /// A clock of the host's, and the latest time that it told.
     Hosted(Arc<dyn Clock>, AtomicU64),
 }
@@ -69,6 +70,10 @@ crate::sync::thread_local! {
 }
 
 impl TimeSource {
+    pub(crate) fn system() -> Self {
+        Self::System(Instant::now(), Coarse::start())
+    }
+
     pub(crate) fn hosted(clock: Arc<dyn Clock>) -> Self {
         Self::Hosted(clock, AtomicU64::new(0))
     }
@@ -76,7 +81,7 @@ impl TimeSource {
     /// The time, and whether the host's clock panicked.
     pub(crate) fn now(&self) -> (Duration, bool) {
         let (clock, last) = match self {
-            Self::System(begun) => return (begun.elapsed(), false),
+            Self::System(begun, _) => return (begun.elapsed(), false),
             Self::Hosted(clock, last) => (clock, last),
         };
         if ASKING.with(|asking| asking.replace(true)) {
@@ -89,16 +94,25 @@ impl TimeSource {
         (Duration::from_nanos(last.fetch_max(told, Ordering::Relaxed).max(told)), panicked)
     }
 
+    /// Nanoseconds from the start to a moment that is a few milliseconds back at most, where that is cheaper to know than the time.
+    #[inline]
+    pub(crate) fn about(&self) -> Option<u64> {
+        match self {
+            Self::System(_, coarse) => coarse.elapsed(),
+            Self::Hosted(..) => None,
+        }
+    }
+
     /// Moves the clock, if it can be moved.
     pub(crate) fn advance(&self, by: Duration) -> bool {
         match self {
-            Self::System(_) => false,
+            Self::System(..) => false,
             Self::Hosted(clock, _) => contain::call(|| clock.advance(by)).map_err(contain::discard).unwrap_or(false),
         }
     }
 
     /// Whether time passes by itself at the rate of the system's clock, so that a thread can sleep until a deadline.
     pub(crate) fn is_system(&self) -> bool {
-        matches!(self, Self::System(_))
+        matches!(self, Self::System(..))
     }
 }

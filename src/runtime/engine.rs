@@ -17,7 +17,7 @@ use crate::observe::{Counters, Event, Observer, Tally, WorkerId, WorkerReport};
 use crate::sync::stat::Ordering;
 use crate::sync::{Arc, OnceLock};
 use std::any::Any;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What a part above has attached to a runtime, to hear of its end.
 pub(crate) trait Attached: Any + Send + Sync {
@@ -314,7 +314,7 @@ impl Drop for Engine {
         contain::dropping(self.config.on_start.take());
         contain::dropping(self.config.on_stop.take());
         contain::dropping(self.watch.take());
-        contain::dropping(std::mem::replace(&mut self.clock, TimeSource::System(Instant::now())));
+        contain::dropping(std::mem::replace(&mut self.clock, TimeSource::system()));
     }
 }
 

@@ -8,6 +8,7 @@ mod bits;
 mod builder;
 mod choice;
 mod clock;
+mod coarse;
 mod contain;
 mod crew;
 mod current;
@@ -49,7 +50,7 @@ pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;
 pub(crate) use spawner::{Spawner, current_pool};
 pub(crate) use start::{blocking, blocking_if_lent, blocking_or, expose, helps_max, is_worker};
-pub(crate) use stripe::{stripe, stripes};
+pub(crate) use stripe::{own_stripe, own_stripes, stripe, stripes};
 
 /// What the models under `tests/models` reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

@@ -97,6 +97,12 @@ impl Spawner {
         self.engine.now()
     }
 
+    /// As [`now`](Self::now), in nanoseconds and a few milliseconds back at most; `None` where the time costs no more.
+    #[inline]
+    pub(crate) fn about(&self) -> Option<u64> {
+        self.engine.clock.about()
+    }
+
     /// Runs `job` on the workers, at critical priority, once `delay` has passed. Where nothing can wait for that time it runs as
     /// soon as nothing else does, which is early, but not never; after a shutdown it is dropped.
     pub(crate) fn after(&self, delay: Duration, job: Job) {

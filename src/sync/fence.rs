@@ -19,3 +19,13 @@ pub(crate) fn fence(order: Ordering) {
     }
     std::sync::atomic::fence(order);
 }
+
+/// A full fence for who has just made a read-modify-write of its own: on x86-64 that was one, so only the compiler is told. The
+/// read-modify-write must be the thread's last access to memory before it.
+#[inline(always)]
+pub(crate) fn fence_behind_exchange() {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    std::sync::atomic::compiler_fence(Ordering::SeqCst);
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    std::sync::atomic::fence(Ordering::SeqCst);
+}

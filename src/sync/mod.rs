@@ -32,13 +32,19 @@ pub(crate) mod atomic {
     #[cfg(shardrun_counting)]
     pub(crate) use super::counting::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
     #[cfg(not(any(shardrun_loom, shardrun_shuttle)))]
-    pub(crate) use super::fence::fence;
+    pub(crate) use super::fence::{fence, fence_behind_exchange};
     #[cfg(shardrun_loom)]
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(shardrun_shuttle)]
     pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
     #[cfg(not(any(shardrun_loom, shardrun_shuttle, shardrun_counting)))]
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+    /// A full fence behind a read-modify-write. The model checkers are shown the whole one.
+    #[cfg(any(shardrun_loom, shardrun_shuttle))]
+    pub(crate) fn fence_behind_exchange() {
+        fence(Ordering::SeqCst);
+    }
 
     /// The load that begins a compare-and-swap loop.
     ///

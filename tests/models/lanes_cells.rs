@@ -1,7 +1,7 @@
 //! Models of what surrounds the admission word: the cell of a job, the word of the slots, the coalesce bits.
 
 use super::check;
-use crate::lanes::modelled::{Cancelled, JobState, Keys, Mailbox, PoolWord, Posted};
+use crate::lanes::modelled::{Cancelled, First, JobState, Keys, Mailbox, PoolWord, Posted};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal};
@@ -175,6 +175,58 @@ fn work_that_is_queued_beside_a_stop_is_found() {
         stops.join().unwrap();
         queues.join().unwrap();
         assert_eq!(done.load(Ordering::Acquire), 1, "work is left, and nobody has a slot");
+    });
+}
+
+/// As above, with the place at the head of the line.
+#[test]
+fn work_that_stands_first_beside_a_stop_is_found() {
+    check(|| {
+        let pool = Arc::new(PoolWord::new(1, 0, 1, 0));
+        let first: Arc<First<()>> = Arc::new(First::new());
+        let done = Arc::new(AtomicU64::new(0));
+        let runs = |pool: Arc<PoolWord>, first: Arc<First<()>>, done: Arc<AtomicU64>| {
+            move || loop {
+                while first.take().is_some() {
+                    done.fetch_add(1, Ordering::AcqRel);
+                }
+                if !pool.stop(|| !first.is_empty(), || false) {
+                    return;
+                }
+            }
+        };
+        assert!(pool.start());
+        let stops = spawn(runs(pool.clone(), first.clone(), done.clone()));
+        let queues = {
+            let (pool, first, done) = (pool.clone(), first.clone(), done.clone());
+            spawn(move || {
+                assert!(first.put(Arc::new(())).is_ok());
+                if pool.start_for_exchanged(false) {
+                    runs(pool, first, done)();
+                }
+            })
+        };
+        stops.join().unwrap();
+        queues.join().unwrap();
+        assert_eq!(done.load(Ordering::Acquire), 1, "work is left, and nobody has a slot");
+    });
+}
+
+/// Two stand in line while two take: each is taken once, or comes back to who brought it.
+#[test]
+fn who_stands_first_is_taken_once() {
+    check(|| {
+        let first: Arc<First<u64>> = Arc::new(First::new());
+        let puts = |first: Arc<First<u64>>, number: u64| {
+            move || {
+                let back = first.put(Arc::new(number)).err().map_or(0, |back| *back);
+                back + first.take().map_or(0, |taken| *taken)
+            }
+        };
+        let other = spawn(puts(first.clone(), 1));
+        let mine = puts(first.clone(), 2)();
+        let taken = mine + other.join().unwrap() + first.take().map_or(0, |taken| *taken);
+        assert_eq!(taken, 3, "one is lost, or taken twice");
     });
 }
 

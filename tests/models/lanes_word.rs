@@ -76,7 +76,7 @@ impl Mini {
         // SAFETY: the box is given away, and comes back from the mailbox.
         match unsafe { self.mailbox.post(NonNull::new_unchecked(Box::into_raw(job))) } {
             Ok(()) => {
-                if self.word.announce(NOW) {
+                if self.word.announce_posted(NOW) {
                     self.tickets.push(());
                 }
                 true
@@ -98,7 +98,11 @@ impl Mini {
 
     /// Visits the actor as the executor does: a job to be run, if one was admitted.
     fn visit(&self, ticket: Option<LaneClass>) -> Option<Box<Job>> {
-        let mut seen = self.word.begin_turn(ticket)?;
+        let seen = self.word.begin_turn(ticket)?;
+        self.serve(seen)
+    }
+
+    fn serve(&self, mut seen: Seen) -> Option<Box<Job>> {
         loop {
             // SAFETY: we have the turn.
             let picked = self.inside.with_mut(|inside| unsafe { self.judge(&mut *inside, seen) });
@@ -140,7 +144,8 @@ impl Mini {
         }
     }
 
-    fn run(&self, job: Box<Job>) {
+    /// Runs a job; after a read it goes on with the actor, as a runner does while nobody else waits.
+    fn run(&self, job: Box<Job>) -> Option<Box<Job>> {
         if job.lane == LaneKind::Mutating {
             // SAFETY: only under loom, which tells if that is not so: no other job runs.
             self.state.with_mut(|state| unsafe { *state += 1 });
@@ -150,12 +155,18 @@ impl Mini {
         }
         assert_eq!(self.broken.load(Ordering::Acquire), 0, "a job runs after a writer has panicked");
         self.ran.fetch_add(1, Ordering::AcqRel);
+        if job.lane == LaneKind::PureRead {
+            let (owes, seen) = self.word.release_and_turn(job.lane, job.epoch);
+            self.settle(owes);
+            return self.serve(seen?);
+        }
         let owes = self.word.release(job.lane, job.panics, job.epoch);
         if job.panics {
             self.broken.fetch_add(1, Ordering::AcqRel);
             self.empty();
         }
         self.settle(owes);
+        None
     }
 
     /// Answers what is queued at the closed actor.
@@ -169,8 +180,9 @@ impl Mini {
         loop {
             match self.tickets.steal() {
                 Steal::Success(()) => {
-                    if let Some(job) = self.visit(Some(NOW)) {
-                        self.run(job);
+                    let mut next = self.visit(Some(NOW));
+                    while let Some(job) = next {
+                        next = self.run(job);
                     }
                 }
                 Steal::Empty => return,
@@ -218,6 +230,36 @@ fn a_reader_and_a_writer_each_run_once_and_never_together() {
 #[test]
 fn two_writers_each_run_once_and_never_together() {
     check(|| two_submit(LaneKind::Mutating, LaneKind::Mutating));
+}
+
+/// Three reads are queued, and two runners go on with the actor whenever one is over: each runs once, and one judges at a time.
+#[test]
+fn runners_that_go_on_with_an_actor_take_turns() {
+    check(|| {
+        let mini = Mini::new();
+        (0..3).for_each(|_| assert!(mini.submit(LaneKind::PureRead, false)));
+        let other = mini.clone();
+        let works = spawn(move || other.work());
+        mini.work();
+        works.join().unwrap();
+        mini.ended(3);
+        assert!(mini.word.look().is_idle());
+    });
+}
+
+/// A read comes while a runner, whose ticket stands in line still, is about to find nothing more: it is found.
+#[test]
+fn a_read_that_comes_while_a_ticket_is_out_is_found() {
+    check(|| {
+        let mini = Mini::new();
+        assert!(mini.submit(LaneKind::PureRead, false));
+        let other = mini.clone();
+        let works = spawn(move || other.work());
+        assert!(mini.submit(LaneKind::PureRead, false));
+        works.join().unwrap();
+        mini.ended(2);
+        assert!(mini.word.look().is_idle());
+    });
 }
 
 /// A close beside a submission and a runner: the job runs or is refused, once, and nothing is left.

@@ -38,6 +38,8 @@ const BOTH: &[Seeded] = &[
     ("lanes.leave_without_judging", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.release_without_ticket", "models::lanes_word::two_writers_each_run_once_and_never_together"),
     ("lanes.take_by_store", "models::lanes_word::what_is_submitted_beside_a_close_runs_or_is_refused"),
+    ("lanes.turn_over_turn", "models::lanes_word::runners_that_go_on_with_an_actor_take_turns"),
+    ("lanes.first_without_look", "models::lanes_cells::who_stands_first_is_taken_once"),
     ("lanes.retire_looks_first", "models::lanes_word::nothing_is_retired_under_a_submission"),
     ("lanes.fatal_after_release", "models::lanes_word::nothing_runs_after_a_writer_has_panicked"),
     ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
@@ -134,6 +136,9 @@ const ALONE: &[Seeded] = &[
     ("fifo.two_thieves", "models::runtime_fifo::each_item_has_one_taker_who_reads_it_before_its_cell_is_written_again"),
     ("lanes.two_turns", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.queue_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
+    ("lanes.announce_without_barrier", "models::lanes_word::a_read_that_comes_while_a_ticket_is_out_is_found"),
+    ("lanes.turn_without_barrier", "models::lanes_word::two_writers_each_run_once_and_never_together"),
+    ("lanes.exchange_without_barrier", "models::lanes_cells::work_that_stands_first_beside_a_stop_is_found"),
     ("lanes.stop_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
     ("lanes.key_relaxed", "models::lanes_cells::an_event_whose_key_is_found_set_is_seen_by_the_queued_job"),
 ];

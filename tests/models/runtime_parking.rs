@@ -15,7 +15,7 @@ use crate::sync::{Arc, thread};
 #[cfg(shardrun_shuttle)]
 use crate::sync::{Condvar, Mutex};
 #[cfg(shardrun_shuttle)]
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 #[cfg(shardrun_shuttle)]
 fn engine(workers: usize, spin: Duration) -> Arc<Engine> {
@@ -29,7 +29,7 @@ fn engine(workers: usize, spin: Duration) -> Arc<Engine> {
     };
     let sizes = Sizes { workers, io_threads: 0, spares: 0 };
     let threads = Threads::failing_after(None);
-    Arc::new(Engine::new(sizes, config, TimeSource::System(Instant::now()), None, None, threads))
+    Arc::new(Engine::new(sizes, config, TimeSource::system(), None, None, threads))
 }
 
 #[cfg(shardrun_shuttle)]

@@ -23,6 +23,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/sync/fence.rs", "a full fence is a locked instruction that changes nothing"),
     ("src/sync/epoch.rs", "the stand-in keeps the unsafe face of the real crate's defer_unchecked"),
     ("src/lanes/actor.rs", "what lies inside an actor's turn belongs to who has it"),
+    ("src/lanes/first.rs", "who stands first stands there with one counted reference, which one alone takes"),
     (
         "src/lanes/job.rs",
         "closure, result and place in the mailbox lie in one allocation, and belong to who claims or ends the job",
@@ -35,6 +36,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/stages/chain.rs", "superseded revisions that views can see hang below the current one and count by hand"),
     ("src/stages/leases.rs", "leases lie in segments that grow, and what is kept hangs there in lists"),
     ("src/runtime/affinity.rs", "the affinity mask is read and written by system calls"),
+    ("src/runtime/coarse.rs", "the clock of the system's ticks is read by a system call"),
     ("src/runtime/current.rs", "a thread finds its worker by a pointer into its own frame, without a reference count"),
     ("src/runtime/fifo.rs", "jobs lie in uninitialised cells of a ring and belong to who claims them"),
     ("src/runtime/fork.rs", "a handler for forked children is registered with the system"),
@@ -81,6 +83,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/lanes/barrier.rs", "the store-load barrier between those who queue and those who leave"),
     ("src/lanes/cell.rs", "the six states of a job, with the argument of each edge beside it"),
     ("src/lanes/executor.rs", "flags and counts beside the run queues"),
+    ("src/lanes/first.rs", "the place at the head of the line, with the argument of each edge beside it"),
     ("src/lanes/heavy.rs", "permits that were handed over and not used"),
     ("src/lanes/held.rs", "what a job holds, written before it starts and published by that"),
     ("src/lanes/job.rs", "what its runner writes before the job is queued again"),
