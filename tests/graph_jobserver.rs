@@ -140,6 +140,80 @@ fn a_token_that_another_process_gives_back_is_found() {
     assert_eq!(tokens(&server), 1);
 }
 
+/// Tokens that lie in a pipe which somebody holds open, taken out, counted, and put back.
+fn tokens_in(mut pipe: &fs::File) -> usize {
+    let mut tokens = Vec::new();
+    _ = pipe.read_to_end(&mut tokens);
+    pipe.write_all(&tokens).unwrap();
+    tokens.len()
+}
+
+#[test]
+fn a_pipe_that_is_removed_or_replaced_while_it_is_in_use_keeps_its_tokens() {
+    const O_NONBLOCK: i32 = 0o4000;
+    let folder = Folder::new("gone");
+    for replaced in [false, true] {
+        let server = JobServer::fifo(3, &folder.0).unwrap();
+        let flags = server.makeflags();
+        let path = PathBuf::from(flags.split("fifo:").nth(1).unwrap());
+        let held = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&path).unwrap();
+        let other = JobServer::fifo(5, &folder.0).unwrap();
+        let stranger = PathBuf::from(other.makeflags().split("fifo:").nth(1).unwrap().to_owned());
+        let (now, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (count, most, of, from) = (now.clone(), peak.clone(), path.clone(), stranger.clone());
+        let runtime = Runtime::builder().workers(4).build().unwrap();
+        let run = Run::<()>::new(plan(60)).policy(Box::new(JobClient::from_makeflags(&flags).unwrap().unwrap()));
+        let run = run.start(&runtime, move |cx| {
+            most.fetch_max(count.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            if cx.task().index() == 10 {
+                // The third is in use by now: tokens are taken and given back before and after.
+                if replaced { fs::rename(&from, &of).unwrap() } else { fs::remove_file(&of).unwrap() }
+            }
+            std::thread::yield_now();
+            count.fetch_sub(1, Ordering::SeqCst);
+        });
+        let report = run.wait().unwrap();
+        assert!(report.is_success() && report.warnings().is_empty(), "{:?}", report.warnings());
+        assert!(peak.load(Ordering::SeqCst) <= 3, "{} at a time", peak.load(Ordering::SeqCst));
+        assert_eq!(tokens_in(&held), 2, "they went back to where they came from");
+        // Who comes later is told, or has the other pipe; the server's own client has the server's.
+        match JobClient::from_makeflags(&flags) {
+            Err(error) => {
+                assert!(!replaced && matches!(error, JobServerError::Pipe { .. }), "{error}");
+                assert!(error.to_string().contains("has its make ended?"), "{error}");
+            }
+            Ok(client) => assert!(replaced && client.is_some()),
+        }
+        let run = Run::<()>::new(plan(60)).policy(Box::new(server.client().unwrap())).start(&runtime, |_| ());
+        assert!(run.wait().unwrap().is_success());
+        assert_eq!(tokens_in(&held), 2);
+        drop(server);
+        assert_eq!(path.exists(), replaced, "what stands there by now is somebody else's");
+        _ = fs::remove_file(path);
+        drop(other);
+    }
+}
+
+#[test]
+fn the_most_jobs_that_a_server_can_have_come_and_go_in_any_number() {
+    let server = JobServer::pipe(57_344).unwrap();
+    let flags = server.makeflags();
+    let (read, write) = flags.rsplit("auth=").next().unwrap().split_once(',').unwrap();
+    let open = |fd: &str, write: bool| {
+        let path = format!("/proc/self/fd/{}", fd.trim());
+        OpenOptions::new().read(!write).write(write).custom_flags(0o4000).open(path).unwrap()
+    };
+    let (mut read, mut write) = (open(read, false), open(write, true));
+    for count in [1, 2, 4_095, 3, 4_097, 9_000, 57_343, 5] {
+        let mut tokens = vec![0; count];
+        read.read_exact(&mut tokens).unwrap();
+        for token in tokens {
+            write.write_all(&[token]).expect("there is room for each that comes back");
+        }
+    }
+    assert_eq!(tokens(&server), 57_343);
+}
+
 #[test]
 fn what_makeflags_says_is_understood_or_refused_in_words() {
     assert!(JobClient::from_makeflags("").unwrap().is_none());
@@ -152,11 +226,14 @@ fn what_makeflags_says_is_understood_or_refused_in_words() {
     let closed = JobClient::from_makeflags(" -j4 --jobserver-fds=986,987").unwrap_err();
     assert!(matches!(closed, JobServerError::Pipe { .. }) && closed.to_string().contains('+'));
     let folder = Folder::new("file");
+    let gone =
+        JobClient::from_makeflags(&format!(" -j2 --jobserver-auth=fifo:{}/gone", folder.0.display())).unwrap_err();
+    assert!(matches!(gone, JobServerError::Pipe { .. }) && gone.to_string().ends_with("has its make ended?"), "{gone}");
     let file = folder.0.join("plain");
     fs::write(&file, "++").unwrap();
     let plain = JobClient::from_makeflags(&format!("--jobserver-auth=fifo:{}", file.display())).unwrap_err();
     assert!(matches!(plain, JobServerError::NoPipe { .. }));
-    for jobs in [0, 65_537] {
+    for jobs in [0, 57_345] {
         assert!(matches!(JobServer::pipe(jobs).unwrap_err(), JobServerError::Tokens { .. }));
     }
     // The last word counts.

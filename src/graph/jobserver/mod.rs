@@ -24,7 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 ///
 /// Add it after other policies: a token that it took and another policy's refusal made useless is given back only when a
 /// task ends. While none is to be had it looks every 5 ms, and whenever a task of the run ends. All tokens are given back when
-/// it is dropped.
+/// it is dropped, to the pipe from which they came: a pipe with a name may be removed or replaced while it is in use. If the
+/// server is gone, so that no token comes any more, the run goes on with one task at a time.
 #[derive(Debug)]
 pub struct JobClient {
     read: File,
@@ -44,7 +45,8 @@ pub enum JobServerError {
         /// The word.
         word: String,
     },
-    /// The pipe cannot be opened. Make closes it to recipes that are not marked as makes by a `+`.
+    /// The pipe cannot be opened. Make closes it to recipes that are not marked as makes by a `+`; one with a name is gone when
+    /// its make has ended.
     Pipe {
         /// Which.
         pipe: String,
@@ -68,11 +70,16 @@ impl fmt::Display for JobServerError {
         match self {
             JobServerError::Malformed { word } => write!(f, "cannot understand {word} in MAKEFLAGS"),
             JobServerError::Pipe { pipe, .. } => {
-                write!(f, "cannot open the job server's pipe {pipe}; is the recipe marked with a `+`?")
+                let hint = if sys::has_name(Path::new(pipe)) {
+                    "has its make ended"
+                } else {
+                    "is the recipe marked with a `+`"
+                };
+                write!(f, "cannot open the job server's pipe {pipe}; {hint}?")
             }
             JobServerError::NoPipe { pipe } => write!(f, "the job server's {pipe} is no pipe"),
             JobServerError::Tokens { jobs } => {
-                write!(f, "a job server can have 1 to 65,536 jobs at a time, not {jobs}")
+                write!(f, "a job server can have 1 to 57,344 jobs at a time, not {jobs}")
             }
         }
     }
@@ -105,7 +112,10 @@ impl JobClient {
         let Some(word) = flags.split_whitespace().rfind(|word| of_server(word)) else { return Ok(None) };
         let value = word.split_once('=').map_or("", |(_, value)| value);
         if let Some(path) = value.strip_prefix("fifo:") {
-            return Self::open(Path::new(path), Path::new(path)).map(Some);
+            // Opened once: the name may lead to another pipe the next time, and tokens must go back to where they came from.
+            let read = open(Path::new(path), true)?;
+            let write = read.try_clone().map_err(|error| JobServerError::Pipe { pipe: path.to_owned(), error })?;
+            return Ok(Some(Self::of(read, write)));
         }
         let malformed = || JobServerError::Malformed { word: word.to_owned() };
         let (read, write) = value.split_once(',').ok_or_else(malformed)?;
@@ -115,17 +125,13 @@ impl JobClient {
         }
         // Opened anew, so that our not waiting is ours alone: the descriptors are shared with all of make's children.
         let path = |fd: i32| format!("/proc/self/fd/{fd}");
-        Self::open(Path::new(&path(read)), Path::new(&path(write))).map(Some)
+        let (read, write) = (open(Path::new(&path(read)), true)?, open(Path::new(&path(write)), false)?);
+        Ok(Some(Self::of(read, write)))
     }
 
-    fn open(read: &Path, write: &Path) -> Result<Self, JobServerError> {
-        let open = |path: &Path, read: bool| {
-            let pipe = path.display().to_string();
-            let file = sys::open(path, read).map_err(|error| JobServerError::Pipe { pipe: pipe.clone(), error })?;
-            if sys::is_pipe(&file) { Ok(file) } else { Err(JobServerError::NoPipe { pipe }) }
-        };
-        let (read, write) = (open(read, true)?, open(write, false)?);
-        Ok(Self { read, write, held: Vec::new(), running: 0, trouble: None })
+    /// By these two ends, neither of which waits.
+    fn of(read: File, write: File) -> Self {
+        Self { read, write, held: Vec::new(), running: 0, trouble: None }
     }
 
     /// The tokens that it has taken and not given back.
@@ -164,6 +170,12 @@ impl JobClient {
             }
         }
     }
+}
+
+fn open(path: &Path, read: bool) -> Result<File, JobServerError> {
+    let pipe = path.display().to_string();
+    let file = sys::open(path, read).map_err(|error| JobServerError::Pipe { pipe: pipe.clone(), error })?;
+    if sys::is_pipe(&file) { Ok(file) } else { Err(JobServerError::NoPipe { pipe }) }
 }
 
 impl Drop for JobClient {

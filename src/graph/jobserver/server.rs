@@ -8,8 +8,8 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// What a pipe holds at least on Linux.
-const TOKENS_MAX: u32 = 65_536;
+/// What a pipe of 16 pages holds however its tokens lie: of the first page some may have been taken, and the last need not be full.
+const JOBS_MAX: u32 = 14 * 4096;
 
 /// A job server: whoever starts children with [`makeflags`](Self::makeflags) in `MAKEFLAGS` lets them share so many jobs at a
 /// time with the run that has its [`client`](Self::client) as a policy.
@@ -22,13 +22,14 @@ pub struct JobServer {
 #[derive(Debug)]
 enum Form {
     /// A pipe with a name, held open so that its tokens stay: make 4.4 and newer, and whoever can open a file.
-    Fifo { path: PathBuf, _open: File },
+    Fifo { path: PathBuf, open: File },
     /// A pipe whose two descriptors children inherit: every make.
     Pipe(OwnedFd, OwnedFd),
 }
 
 impl JobServer {
-    /// A server by a pipe with a name in this folder, which is removed when the server is dropped.
+    /// A server by a pipe with a name in this folder, which is removed when the server is dropped, unless something else stands
+    /// there by then. Who has opened it before it is removed goes on with it.
     ///
     /// # Errors
     /// If there can be no such pipe, or it cannot hold so many tokens.
@@ -45,8 +46,9 @@ impl JobServer {
         };
         let failed = |error| JobServerError::Pipe { pipe: path.display().to_string(), error };
         let mut file = sys::open(&path, true).map_err(failed)?;
-        file.write_all(&vec![b'+'; jobs as usize - 1]).map_err(failed)?;
-        Ok(Self { jobs, form: Form::Fifo { path, _open: file } })
+        let filled = file.write_all(&vec![b'+'; jobs as usize - 1]).map_err(failed);
+        let server = Self { jobs, form: Form::Fifo { path, open: file } };
+        filled.map(|()| server)
     }
 
     /// A server by a pipe whose descriptors every child of this process inherits.
@@ -56,9 +58,11 @@ impl JobServer {
     pub fn pipe(jobs: u32) -> Result<Self, JobServerError> {
         check(jobs)?;
         let failed = |error| JobServerError::Pipe { pipe: "of descriptors".to_owned(), error };
-        let (read, mut write) = std::io::pipe().map_err(failed)?;
-        write.write_all(&vec![b'+'; jobs as usize - 1]).map_err(failed)?;
+        let (read, write) = std::io::pipe().map_err(failed)?;
         let (read, write) = (OwnedFd::from(read), OwnedFd::from(write));
+        // Filled without waiting: for a user with very many pipes the system makes smaller ones, which would never take them all.
+        let mut fill = sys::open(Path::new(&format!("/proc/self/fd/{}", write.as_raw_fd())), false).map_err(failed)?;
+        fill.write_all(&vec![b'+'; jobs as usize - 1]).map_err(failed)?;
         sys::leave_open(&read).and_then(|()| sys::leave_open(&write)).map_err(failed)?;
         Ok(Self { jobs, form: Form::Pipe(read, write) })
     }
@@ -79,18 +83,26 @@ impl JobServer {
     /// If the pipe cannot be opened.
     pub fn client(&self) -> Result<JobClient, JobServerError> {
         let flags = self.makeflags();
+        if let Form::Fifo { path, open } = &self.form {
+            // Not by its name, at which something else may stand by now.
+            let again =
+                || open.try_clone().map_err(|error| JobServerError::Pipe { pipe: path.display().to_string(), error });
+            return Ok(JobClient::of(again()?, again()?));
+        }
         let client = JobClient::from_makeflags(&flags)?;
         client.ok_or(JobServerError::Malformed { word: flags })
     }
 }
 
 fn check(jobs: u32) -> Result<(), JobServerError> {
-    if (1..=TOKENS_MAX).contains(&jobs) { Ok(()) } else { Err(JobServerError::Tokens { jobs }) }
+    if (1..=JOBS_MAX).contains(&jobs) { Ok(()) } else { Err(JobServerError::Tokens { jobs }) }
 }
 
 impl Drop for JobServer {
     fn drop(&mut self) {
-        if let Form::Fifo { path, .. } = &self.form {
+        if let Form::Fifo { path, open } = &self.form
+            && sys::is_at(open, path)
+        {
             _ = std::fs::remove_file(path);
         }
     }

@@ -7,7 +7,7 @@ use super::graph::Chosen;
 use super::minder::{Minder, News, Order};
 use super::process::End;
 use super::screen::{Printed, Screen};
-use super::shape::Task;
+use super::shape::TaskFile;
 use super::spawn::Spawner;
 use crate::interrupts::Interrupts;
 use shardrun::{
@@ -96,11 +96,11 @@ struct Course<'f, 's> {
 }
 
 /// Runs what was chosen.
-pub(super) fn run(tasks: &[Task], chosen: &Chosen, settings: Settings, screen: &mut Screen) -> io::Result<Went> {
+pub(super) fn run(file: &TaskFile<'_>, chosen: &Chosen, settings: Settings, screen: &mut Screen) -> io::Result<Went> {
     let Settings { mode, policies, makeflags, output_max } = settings;
     let interrupts = Interrupts::new()?;
     screen.patience.interrupt = Some(interrupts.as_fd().try_clone_to_owned()?);
-    let minder = Minder::new(tasks, Spawner::new(makeflags)?, output_max);
+    let minder = Minder::new(&file.tasks, Spawner::new(makeflags, &file.environment)?, output_max);
     let clock = Arc::new(Monotonic(Instant::now()));
     let runtime = Runtime::builder().driver(Driver::Inline).clock(clock).build().map_err(io::Error::other)?;
     let desk = Desk::default();
@@ -166,11 +166,11 @@ impl Course<'_, '_> {
 
     fn wait(&mut self) -> io::Result<()> {
         self.screen.tick();
-        self.screen.flush();
+        let screen = self.screen.flush_in_time();
         let ours = self.minder.next_deadline().map(|at| at.saturating_duration_since(Instant::now()));
         let theirs = self.runtime.next_deadline().map(|at| at.saturating_sub(self.runtime.now()));
         let tick = self.screen.is_live().then_some(TICK);
-        let limit = [ours, theirs, tick].into_iter().flatten().min();
+        let limit = [ours, theirs, tick, screen].into_iter().flatten().min();
         if self.minder.wait(&self.interrupts, limit)? {
             self.interrupted();
         }
@@ -206,6 +206,11 @@ impl Course<'_, '_> {
                     self.printed.insert(task, Printed { end, attempts, output });
                 }
                 News::Line(task, line) => self.screen.line(task, &line),
+                News::Full(error) => {
+                    let what =
+                        "more commands start as others end; `ulimit -n` and `ulimit -u` say how many there can be";
+                    self.screen.say(&format!("shardrun: {error}: {what}"));
+                }
                 News::Left(task, end) => {
                     self.screen.left(task, end);
                     self.died |= end != End::Passed;

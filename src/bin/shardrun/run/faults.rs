@@ -2,27 +2,36 @@
 //! It does not know what a file should say.
 #![forbid(unsafe_code)]
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt::Display;
 
+/// Words that are compared with other words for what may have been meant; a file of a program's can have as many faults as tasks.
+const COMPARED_MAX: usize = 100_000;
+/// Longer words are no slips.
+const WORD_BYTES_MAX: usize = 100;
+
 /// The faults of one file. They are gathered, so that all are told at once.
-pub(super) struct Faults {
+pub(super) struct Faults<'t> {
     path: String,
-    /// Where each line begins.
-    starts: Vec<usize>,
+    text: &'t str,
+    /// Where each line begins. Most files have no fault.
+    starts: OnceCell<Vec<usize>>,
     found: RefCell<Vec<(usize, String)>>,
+    /// How many words may still be compared.
+    compared: Cell<usize>,
 }
 
-impl Faults {
+impl<'t> Faults<'t> {
     /// None yet, of the file with this name and text.
-    pub(super) fn new(path: &str, text: &str) -> Self {
-        let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        Self { path: path.to_owned(), starts, found: RefCell::default() }
+    pub(super) fn new(path: &str, text: &'t str) -> Self {
+        let (starts, found, compared) = (OnceCell::new(), RefCell::default(), Cell::new(COMPARED_MAX));
+        Self { path: path.to_owned(), text, starts, found, compared }
     }
 
     /// The line in which a byte stands, from 1.
-    pub(super) fn line(&self, at: usize) -> usize {
-        self.starts.partition_point(|start| *start <= at)
+    fn line(&self, at: usize) -> usize {
+        let starts = || std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        self.starts.get_or_init(starts).partition_point(|start| *start <= at)
     }
 
     /// Something is wrong at this byte, in the words on this task if it is one's.
@@ -42,13 +51,19 @@ impl Faults {
         found.sort_by_key(|(at, _)| *at);
         found.into_iter().map(|(_, text)| text).collect()
     }
-}
-
-/// `; did you mean …?`, if one of the names is much like the word.
-pub(super) fn suggestion<'n>(word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
-    let near = |name: &&str| strsim::osa_distance(word, name);
-    match names.into_iter().min_by_key(near).filter(|name| near(name) <= 1.max(word.chars().count() / 3)) {
-        Some(name) => format!("; did you mean {name}?"),
-        None => String::new(),
+    /// `; did you mean …?`, if one of the names is much like the word.
+    pub(super) fn suggestion<'n>(&self, word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
+        let slips = 1.max(word.chars().count() / 3);
+        let mut best: Option<(usize, &str)> = None;
+        let alike = |name: &&str| word.len() <= WORD_BYTES_MAX && name.len().abs_diff(word.len()) <= slips * 4;
+        for name in names.into_iter().filter(alike) {
+            let Some(left) = self.compared.get().checked_sub(1) else { break };
+            self.compared.set(left);
+            let distance = strsim::osa_distance(word, name);
+            if distance <= slips && best.is_none_or(|best| (distance, name) < best) {
+                best = Some((distance, name));
+            }
+        }
+        best.map_or_else(String::new, |(_, name)| format!("; did you mean {name}?"))
     }
 }

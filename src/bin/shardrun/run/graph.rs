@@ -2,21 +2,29 @@
 //! It does not know how commands are run.
 #![forbid(unsafe_code)]
 
-use super::faults::{Faults, suggestion};
+use super::faults::Faults;
 use super::shape::{Package, Task, TaskFile};
 use super::values::Named;
+use ahash::{AHashMap, AHashSet};
 use shardrun::{History, Plan, PlanError, ResourceBudget, TaskId};
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A budget has two axes more, for memory and for tasks that run alone.
 const AXES_MAX: usize = 65_000;
+/// Names that are told of each end of a long ring.
+const RING_SHOWN: usize = 10;
 
 /// Which tasks each task depends on, by their places in the file.
 pub(super) struct Links<'f> {
-    file: &'f TaskFile,
-    places: HashMap<&'f str, usize>,
+    file: &'f TaskFile<'f>,
+    places: AHashMap<&'f str, usize>,
     on: Vec<Vec<usize>>,
+}
+
+/// The names of what tasks may take.
+struct Declared<'f> {
+    pools: AHashSet<&'f str>,
+    resources: AHashSet<&'f str>,
 }
 
 /// The tasks that are wanted.
@@ -32,52 +40,56 @@ pub(super) struct Chosen {
 
 impl<'f> Links<'f> {
     /// Finds everybody that is named. What is wrong is in `faults`.
-    pub(super) fn new(file: &'f TaskFile, faults: &Faults) -> Self {
-        let places = file.tasks.iter().enumerate().map(|(place, task)| (task.name.as_str(), place)).collect();
+    pub(super) fn new(file: &'f TaskFile<'f>, faults: &Faults<'_>) -> Self {
+        let places = file.tasks.iter().enumerate().map(|(place, task)| (task.name, place)).collect();
         let mut links = Links { file, places, on: Vec::new() };
-        let packages: HashMap<&str, &Package> = file.packages.iter().map(|one| (one.name.as_str(), one)).collect();
+        let packages: AHashMap<&str, &Package<'f>> = file.packages.iter().map(|one| (one.name, one)).collect();
         for package in &file.packages {
-            for on in package.on.iter().filter(|on| !packages.contains_key(on.name.as_str())) {
-                let hint = suggestion(&on.name, packages.keys().copied());
+            for on in package.on.iter().filter(|on| !packages.contains_key(on.name)) {
+                let hint = faults.suggestion(on.name, packages.keys().copied());
                 let what =
                     format!("package {} is built on `{}`, which is not in [packages]{hint}", package.name, on.name);
                 faults.add(on.at, None, what);
             }
         }
+        let declared = Declared {
+            pools: file.pools.iter().map(|(name, _)| *name).collect(),
+            resources: file.resources.iter().map(|(name, _)| *name).collect(),
+        };
         for place in 0..file.tasks.len() {
             let on = links.dependencies(place, &packages, faults);
             links.on.push(on);
-            links.check_names(place, faults);
+            links.check_names(place, &declared, faults);
         }
-        for name in file.default.iter().flatten().filter(|name| !links.places.contains_key(name.name.as_str())) {
+        for name in file.default.iter().flatten().filter(|name| !links.places.contains_key(name.name)) {
             faults.add(
                 name.at,
                 None,
-                format!("`default` names `{}`, which is no task{}", name.name, links.hint(&name.name)),
+                format!("`default` names `{}`, which is no task{}", name.name, links.hint(name.name, faults)),
             );
         }
         links
     }
 
-    fn hint(&self, name: &str) -> String {
-        suggestion(name, self.file.tasks.iter().map(|task| task.name.as_str()))
+    fn hint(&self, name: &str, faults: &Faults<'_>) -> String {
+        faults.suggestion(name, self.file.tasks.iter().map(|task| task.name))
     }
 
-    fn dependencies(&self, place: usize, packages: &HashMap<&str, &Package>, faults: &Faults) -> Vec<usize> {
+    fn dependencies(&self, place: usize, packages: &AHashMap<&str, &Package<'f>>, faults: &Faults<'_>) -> Vec<usize> {
         let task = &self.file.tasks[place];
         let mut on = Vec::new();
         for dependency in &task.dependencies {
-            let name = dependency.name.as_str();
+            let name = dependency.name;
             if let Some(rest) = name.strip_prefix('^') {
                 match self.behind(place, rest, packages) {
                     Ok(found) => on.extend(found),
-                    Err(what) => faults.add(dependency.at, Some(&task.name), format!("`{name}` {what}")),
+                    Err(what) => faults.add(dependency.at, Some(task.name), format!("`{name}` {what}")),
                 }
             } else if let Some(found) = self.places.get(name) {
                 on.push(*found);
             } else {
-                let what = format!("depends on `{name}`, which is not in the file{}", self.hint(name));
-                faults.add(dependency.at, Some(&task.name), what);
+                let what = format!("depends on `{name}`, which is not in the file{}", self.hint(name, faults));
+                faults.add(dependency.at, Some(task.name), what);
             }
         }
         on
@@ -85,12 +97,12 @@ impl<'f> Links<'f> {
 
     /// What `^rest` means to a task: the task `rest` of each package that its own is built on; where one has no such task, of
     /// those that this one is built on.
-    fn behind(&self, place: usize, rest: &str, packages: &HashMap<&str, &Package>) -> Result<Vec<usize>, String> {
+    fn behind(&self, place: usize, rest: &str, packages: &AHashMap<&str, &Package<'f>>) -> Result<Vec<usize>, String> {
         let task = &self.file.tasks[place];
         let (own, _) = task.package().ok_or("is for tasks of a package, which are named `package:task`")?;
         let own = packages.get(own).ok_or_else(|| format!("needs package {own}, which is not in [packages]"))?;
-        let (mut found, mut seen) = (Vec::new(), HashSet::new());
-        let mut next: Vec<&str> = own.on.iter().rev().map(|on| on.name.as_str()).collect();
+        let (mut found, mut seen) = (Vec::new(), AHashSet::new());
+        let mut next: Vec<&str> = own.on.iter().rev().map(|on| on.name).collect();
         while let Some(name) = next.pop() {
             if !seen.insert(name) {
                 continue;
@@ -100,35 +112,35 @@ impl<'f> Links<'f> {
                     return Err(format!("leads back to the task itself: package {} is built on itself", own.name));
                 }
                 (Some(at), _) => found.push(*at),
-                (None, Some(package)) => next.extend(package.on.iter().rev().map(|on| on.name.as_str())),
+                (None, Some(package)) => next.extend(package.on.iter().rev().map(|on| on.name)),
                 (None, None) => {}
             }
         }
         Ok(found)
     }
 
-    fn check_names(&self, place: usize, faults: &Faults) {
+    fn check_names(&self, place: usize, declared: &Declared<'_>, faults: &Faults<'_>) {
         let task = &self.file.tasks[place];
-        let unknown = |named: &Named, what: &str, names: Vec<&str>| {
-            if !names.contains(&named.name.as_str()) {
-                let hint = suggestion(&named.name, names);
-                faults.add(named.at, Some(&task.name), format!("{what} `{}` is not declared{hint}", named.name));
+        let unknown = |named: &Named<'_>, what: &str, names: &AHashSet<&str>| {
+            if !names.contains(named.name) {
+                let hint = faults.suggestion(named.name, names.iter().copied());
+                faults.add(named.at, Some(task.name), format!("{what} `{}` is not declared{hint}", named.name));
             }
         };
         if let Some(pool) = &task.pool {
-            unknown(pool, "pool", self.file.pools.iter().map(|(name, _)| name.as_str()).collect());
+            unknown(pool, "pool", &declared.pools);
         }
         if let (Some((_, at)), None) = (task.memory, self.file.memory) {
             let what = "has `memory`, but the file does not say how much there is: `memory = true` or an amount";
-            faults.add(at, Some(&task.name), what);
+            faults.add(at, Some(task.name), what);
         }
         for (resource, _) in &task.resources {
-            unknown(resource, "resource", self.file.resources.iter().map(|(name, _)| name.as_str()).collect());
+            unknown(resource, "resource", &declared.resources);
         }
     }
 
     /// A plan was refused: says which task of the file is at fault, if it is one.
-    fn refused(&self, error: PlanError, faults: &Faults) {
+    fn refused(&self, error: PlanError, faults: &Faults<'_>) {
         let path = match error {
             PlanError::Cycle { path } => path,
             PlanError::SelfDependency { task } => vec![task.clone(), task],
@@ -136,10 +148,10 @@ impl<'f> Links<'f> {
         };
         let [first, second, ..] = &path[..] else { return };
         let Some(task) = self.places.get(first.as_str()).map(|place| &self.file.tasks[*place]) else { return };
-        let named = task.dependencies.iter().find(|dependency| dependency.name == *second);
+        let named = task.dependencies.iter().find(|dependency| dependency.name == second.as_str());
         let grouped = || task.dependencies.iter().find(|dependency| dependency.name.starts_with('^'));
         let at = named.or_else(grouped).map_or(task.at, |dependency| dependency.at);
-        faults.add(at, Some(first), format!("depends on itself: {}", path.join(" -> ")));
+        faults.add(at, Some(first), format!("depends on itself: {}", ring(&path)));
     }
 
     fn build(&self, wanted: &[bool], history: &History, concurrency: Option<u32>) -> Result<Plan, PlanError> {
@@ -153,7 +165,7 @@ impl<'f> Links<'f> {
         let mut ids = vec![None; wanted.len()];
         for place in (0..wanted.len()).filter(|place| wanted[*place]) {
             let task = &self.file.tasks[place];
-            let entry = plan.task(&task.name);
+            let entry = plan.task(task.name);
             ids[place] = Some(entry.id());
             let entry = match (&task.command, task.persistent) {
                 (None, _) => entry.group(),
@@ -161,7 +173,7 @@ impl<'f> Links<'f> {
                 (Some(_), true) => entry.persistent_until_exit(),
             };
             if let Some(pool) = &task.pool {
-                entry.pool(&pool.name);
+                entry.pool(pool.name);
             }
         }
         for (task, on) in ids.iter().zip(&self.on) {
@@ -185,16 +197,15 @@ impl<'f> Links<'f> {
         names: &[String],
         history: &History,
         concurrency: u32,
-        faults: &Faults,
+        faults: &Faults<'_>,
     ) -> Result<Option<Chosen>, String> {
         let tasks = &self.file.tasks;
         let mut roots = Vec::new();
         for name in names {
-            let unknown = || format!("there is no task {name}{}", self.hint(name));
+            let unknown = || format!("there is no task {name}{}", self.hint(name, faults));
             roots.push(*self.places.get(name.as_str()).ok_or_else(unknown)?);
         }
-        let default =
-            self.file.default.iter().flatten().filter_map(|name| self.places.get(name.name.as_str()).copied());
+        let default = self.file.default.iter().flatten().filter_map(|name| self.places.get(name.name).copied());
         if names.is_empty() {
             roots.extend(default);
         }
@@ -228,9 +239,9 @@ impl<'f> Links<'f> {
     }
 
     /// What is reserved for a task: what it says, or what it held in earlier runs and a margin.
-    fn memory(&self, task: &Task, history: &History) -> Option<u64> {
+    fn memory(&self, task: &Task<'_>, history: &History) -> Option<u64> {
         let runs_here = task.command.is_some() && task.pool.is_none();
-        task.memory.map(|(bytes, _)| bytes).or_else(|| history.memory_estimate(&task.name)).filter(|_| runs_here)
+        task.memory.map(|(bytes, _)| bytes).or_else(|| history.memory_estimate(task.name)).filter(|_| runs_here)
     }
 
     fn budget(&self, plan: &Plan, places: &[usize], history: &History) -> Result<Option<ResourceBudget>, String> {
@@ -246,9 +257,8 @@ impl<'f> Links<'f> {
             return Err(format!("there are more than {AXES_MAX} resources and mutexes that tasks share"));
         }
         let mut budget = ResourceBudget::new();
-        let axis =
-            |(name, amount): &'f (String, u64)| (name.as_str(), budget.axis(&format!("resource {name}"), *amount));
-        let axes: HashMap<&str, _> = self.file.resources.iter().map(axis).collect();
+        let axis = |(name, amount): &(&'f str, u64)| (*name, budget.axis(&format!("resource {name}"), *amount));
+        let axes: AHashMap<&str, _> = self.file.resources.iter().map(axis).collect();
         if let Some(capacity) = self.file.memory {
             let axis = budget.axis("memory", capacity);
             budget.measure_memory(axis);
@@ -261,9 +271,9 @@ impl<'f> Links<'f> {
         for (id, place) in reserving {
             let task = &self.file.tasks[place];
             for (resource, amount) in &task.resources {
-                budget.cost(id, axes[resource.name.as_str()], *amount);
+                budget.cost(id, axes[resource.name], *amount);
             }
-            for mutex in task.mutexes.iter().filter(|mutex| users[mutex.as_str()] > 1) {
+            for mutex in task.mutexes.iter().filter(|mutex| users[*mutex] > 1) {
                 budget.mutex(id, mutex);
             }
             if task.exclusive {
@@ -274,11 +284,21 @@ impl<'f> Links<'f> {
     }
 }
 
+/// The names of a ring, or of a long one both ends.
+fn ring(path: &[String]) -> String {
+    let left_out = path.len().saturating_sub(2 * RING_SHOWN);
+    if left_out == 0 {
+        return path.join(" -> ");
+    }
+    let (begin, end) = (&path[..RING_SHOWN], &path[path.len() - RING_SHOWN..]);
+    format!("{} -> ({left_out} more) -> {}", begin.join(" -> "), end.join(" -> "))
+}
+
 /// By how many of the tasks each mutex is named: one alone keeps nobody waiting.
-fn users<'f>(tasks: impl Iterator<Item = &'f Task>) -> HashMap<&'f str, u32> {
-    let mut users = HashMap::new();
+fn users<'f>(tasks: impl Iterator<Item = &'f Task<'f>>) -> AHashMap<&'f str, u32> {
+    let mut users = AHashMap::new();
     for task in tasks {
-        let names: HashSet<&str> = task.mutexes.iter().map(String::as_str).collect();
+        let names: AHashSet<&str> = task.mutexes.iter().copied().collect();
         names.into_iter().for_each(|name| *users.entry(name).or_default() += 1);
     }
     users

@@ -6,14 +6,14 @@ use super::answer::Promise;
 use super::capture::{Capture, Lines, Needle};
 use super::process::{End, Process, Why};
 use super::shape::Task;
-use super::spawn::Spawner;
+use super::spawn::{Spawner, Unstarted};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 use shardrun::{Ended, TaskFailure, TaskId};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,8 @@ pub(super) enum News {
     Line(TaskId, Vec<u8>),
     /// A task that was ready has ended without being asked to.
     Left(TaskId, End),
+    /// For the first time the system has no room for another command, in these words.
+    Full(String),
 }
 
 /// A task whose command runs, or will again.
@@ -58,7 +60,7 @@ struct Minded {
 }
 
 pub(super) struct Minder<'f> {
-    tasks: &'f [Task],
+    tasks: &'f [Task<'f>],
     spawner: Spawner,
     output_max: usize,
     minded: Vec<Option<Minded>>,
@@ -69,15 +71,36 @@ pub(super) struct Minder<'f> {
     buffer: Vec<u8>,
     pub(super) news: Vec<News>,
     stopping: bool,
+    /// The places of those that wait for room, and their timers; stale if those have changed.
+    crowd: VecDeque<(usize, u64)>,
+    /// There was no room at some time.
+    crowded: bool,
+    /// Something has ended since the crowd was last tried.
+    roomier: bool,
 }
 
 impl<'f> Minder<'f> {
     /// Of tasks in the order of the file.
-    pub(super) fn new(tasks: &'f [Task], spawner: Spawner, output_max: usize) -> Self {
+    pub(super) fn new(tasks: &'f [Task<'f>], spawner: Spawner, output_max: usize) -> Self {
         let (minded, free, timers) = (Vec::new(), Vec::new(), BinaryHeap::new());
         let (buffer, news) = (vec![0; READ_BYTES], Vec::new());
-        let (count, timer, stopping) = (0, 0, false);
-        Self { tasks, spawner, output_max, minded, free, count, timers, timer, buffer, news, stopping }
+        let (crowd, crowded, roomier) = (VecDeque::new(), false, false);
+        Self {
+            tasks,
+            spawner,
+            output_max,
+            minded,
+            free,
+            count: 0,
+            timers,
+            timer: 0,
+            buffer,
+            news,
+            stopping: false,
+            crowd,
+            crowded,
+            roomier,
+        }
     }
 
     /// How many tasks it minds.
@@ -131,7 +154,7 @@ impl<'f> Minder<'f> {
         match self.spawner.start(task, command) {
             Ok(started) => {
                 minded.process = Some(Process::new(started, task, now));
-                minded.needle = task.ready.as_deref().map(Needle::new);
+                minded.needle = task.ready.map(Needle::new);
                 self.news.push(News::Started(minded.task));
                 if task.persistent && task.ready.is_none() {
                     minded.is_ready();
@@ -139,7 +162,35 @@ impl<'f> Minder<'f> {
                 self.arm(at, &mut minded);
                 self.minded[at] = Some(minded);
             }
-            Err(failure) => self.give_up(at, minded, failure),
+            Err(Unstarted::NotNow(error)) if self.is_waited_for() => {
+                if !std::mem::replace(&mut self.crowded, true) {
+                    self.news.push(News::Full(error.to_string()));
+                }
+                minded.attempts -= 1;
+                self.arm(at, &mut minded);
+                self.crowd.push_back((at, minded.timer));
+                self.minded[at] = Some(minded);
+            }
+            Err(Unstarted::NotNow(error)) => self.give_up(at, minded, error.into()),
+            Err(Unstarted::Never(failure)) => self.give_up(at, minded, failure),
+        }
+    }
+
+    /// Whether a command runs that will end, or be ready, by itself.
+    fn is_waited_for(&self) -> bool {
+        self.minded.iter().flatten().any(|minded| minded.process.is_some() && minded.promise.is_some())
+    }
+
+    /// Starts those that found no room, in their order, as far as there is room now.
+    fn try_crowd(&mut self, now: Instant) {
+        self.roomier = false;
+        let mut crowd = std::mem::take(&mut self.crowd);
+        while let Some((at, timer)) = crowd.pop_front() {
+            let Some(minded) = self.minded[at].take_if(|minded| minded.timer == timer) else { continue };
+            self.attempt(at, minded, now);
+            if !self.crowd.is_empty() {
+                self.crowd.append(&mut crowd);
+            }
         }
     }
 
@@ -205,6 +256,9 @@ impl<'f> Minder<'f> {
                 self.due(at, now);
             }
         }
+        while self.roomier {
+            self.try_crowd(now);
+        }
         Ok(happened.contains(&None))
     }
 
@@ -220,6 +274,7 @@ impl<'f> Minder<'f> {
             let bytes = &self.buffer[..count];
             if self.tasks[minded.place].persistent {
                 minded.said(bytes, &mut self.news);
+                self.roomier |= minded.promise.is_none();
             } else {
                 minded.output.push(bytes, self.output_max);
                 self.minded[at] = Some(minded);
@@ -250,6 +305,7 @@ impl<'f> Minder<'f> {
         match minded.process.take() {
             Some(process) if process.is_over() => {
                 let (end, peak) = process.finish();
+                self.roomier = true;
                 minded.peak = minded.peak.max(peak);
                 self.over(at, minded, end, now);
             }

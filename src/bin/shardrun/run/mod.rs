@@ -4,11 +4,14 @@
 mod answer;
 mod args;
 mod capture;
+mod child;
 mod course;
+mod document;
 mod faults;
 mod graph;
 mod minder;
 mod parse;
+mod plain;
 mod process;
 mod reap;
 mod report;
@@ -21,13 +24,15 @@ mod values;
 pub(crate) use args::RunArgs;
 
 use course::{Settings, Went};
+use document::Document;
 use faults::Faults;
 use graph::{Chosen, Links};
 use screen::Screen;
 use shape::TaskFile;
 use shardrun::{ContinueMode, Driver, History, JobClient, JobServer, Policy, Run, RunReport, Runtime, TaskCx, TaskId};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -36,6 +41,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const FILE: &str = "shardrun.toml";
 /// Where earlier runs are remembered, from the file's folder.
 const HISTORY: &str = ".shardrun/history";
+/// A larger task file is refused.
+const FILE_BYTES_MAX: u64 = 256 << 20;
 /// The exit status of wrong usage and of a faulty file.
 const USAGE: u8 = 2;
 /// The exit status of a run that was interrupted.
@@ -43,10 +50,37 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the command. Whatever went wrong has been said when it returns.
 pub(crate) fn run(args: &RunArgs) -> ExitCode {
-    match prepare(args) {
+    let (path, text) = match read(args.file.as_deref()) {
+        Ok(read) => read,
+        Err(what) => return refuse(&[what]),
+    };
+    let faults = Faults::new(&path.display().to_string(), &text);
+    let document = Document::read(&text, &faults);
+    match prepare(args, &path, &document, &faults) {
         Ok(prepared) => prepared.run(args),
         Err(lines) => refuse(&lines),
     }
+}
+
+/// Reads the file that is named, or the one that is found.
+fn read(named: Option<&Path>) -> Result<(PathBuf, String), String> {
+    let path = match named {
+        Some(path) => path.to_owned(),
+        None => find().ok_or_else(|| format!("there is no {FILE} here or in a directory above; see --file"))?,
+    };
+    let shown = path.display();
+    let mut bytes = Vec::new();
+    // A device may have no end.
+    let read = File::open(&path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes));
+    read.map_err(|error| format!("{shown}: {error}"))?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("{shown}: larger than {} MiB", FILE_BYTES_MAX >> 20));
+    }
+    let text = String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        format!("{shown}:{}: not UTF-8", 1 + before.iter().filter(|byte| **byte == b'\n').count())
+    })?;
+    Ok((path, text))
 }
 
 /// Says what is wrong, as far as it can be said anywhere.
@@ -57,37 +91,31 @@ fn refuse(lines: &[String]) -> ExitCode {
 }
 
 /// A file that was read, and where it stands.
-struct Prepared {
-    file: TaskFile,
-    faults: Faults,
+struct Prepared<'f> {
+    file: TaskFile<'f>,
+    faults: &'f Faults<'f>,
     folder: PathBuf,
     /// Where to write the trace, if anywhere.
     trace: Option<PathBuf>,
 }
 
-/// Reads the file, and refuses what is wrong before anything is run.
-fn prepare(args: &RunArgs) -> Result<Prepared, Vec<String>> {
-    let one = |line: String| vec![line];
-    let path = match &args.file {
-        Some(path) => path.clone(),
-        None => find().ok_or_else(|| one(format!("there is no {FILE} here or in a directory above; see --file")))?,
-    };
-    let shown = path.display().to_string();
-    let bytes = fs::read(&path).map_err(|error| one(format!("{shown}: {error}")))?;
-    let text = String::from_utf8(bytes).map_err(|error| {
-        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        one(format!("{shown}:{}: not UTF-8", 1 + before.iter().filter(|byte| **byte == b'\n').count()))
-    })?;
-    let faults = Faults::new(&shown, &text);
-    let file = parse::parse(&text, &faults);
+/// Refuses what is wrong before anything is run.
+fn prepare<'f>(
+    args: &RunArgs,
+    path: &Path,
+    document: &'f Document<'f>,
+    faults: &'f Faults<'f>,
+) -> Result<Prepared<'f>, Vec<String>> {
+    let file = parse::parse(document, faults);
     if !faults.are_none() {
         return Err(faults.lines());
     }
+    let one = |line: String| vec![line];
     if args.trace.is_some() && args.trace == args.graph {
         return Err(one("--trace and --graph would overwrite each other: name a file for each".to_owned()));
     }
     let whole = |path: &Path| absolute(path).map_err(|error| one(format!("{}: {error}", path.display())));
-    let folder = whole(&path)?.parent().map(Path::to_owned).unwrap_or_default();
+    let folder = whole(path)?.parent().map(Path::to_owned).unwrap_or_default();
     let trace = args.trace.as_deref().map(whole).transpose()?;
     Ok(Prepared { file, faults, folder, trace })
 }
@@ -101,18 +129,19 @@ fn find() -> Option<PathBuf> {
     here.ancestors().map(|folder| folder.join(FILE)).find(|path| path.is_file())
 }
 
-impl Prepared {
+impl Prepared<'_> {
     fn run(self, args: &RunArgs) -> ExitCode {
-        let links = Links::new(&self.file, &self.faults);
+        let links = Links::new(&self.file, self.faults);
         if !self.faults.are_none() {
             return refuse(&self.faults.lines());
         }
         let history = self.folder.join(HISTORY);
+        let seen = Seen::of(&history);
         let (mut past, warnings) = if args.no_history { Default::default() } else { History::load(&history) };
         let cpus = || std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
         let wanted = args.concurrency.map(u32::from).or(self.file.concurrency);
         let concurrency = if args.dry_run { 1 } else { wanted.unwrap_or_else(cpus) };
-        let chosen = match links.choose(&args.tasks, &past, concurrency, &self.faults) {
+        let chosen = match links.choose(&args.tasks, &past, concurrency, self.faults) {
             Ok(Some(chosen)) => chosen,
             Ok(None) => return refuse(&self.faults.lines()),
             Err(what) => return refuse(&[what]),
@@ -140,7 +169,7 @@ impl Prepared {
         } else if args.dry_run {
             screen.show(&report::order(&chosen.plan, &order(&chosen), &chosen.places, &self.file.tasks));
         } else {
-            return self.go(args, chosen, explained, &mut past, &mut screen);
+            return self.go(args, chosen, explained, (&mut past, seen), &mut screen);
         }
         ExitCode::from(u8::from(screen.troubled))
     }
@@ -150,7 +179,7 @@ impl Prepared {
         args: &RunArgs,
         mut chosen: Chosen,
         explained: Vec<TaskId>,
-        past: &mut History,
+        (past, seen): (&mut History, Seen),
         screen: &mut Screen,
     ) -> ExitCode {
         // Created before the run, so that a place where nothing can be written is told at once.
@@ -173,7 +202,7 @@ impl Prepared {
             makeflags: server.as_ref().map(JobServer::makeflags),
             output_max: args.max_output as usize * (1 << 20),
         };
-        let went = match course::run(&self.file.tasks, &chosen, settings, screen) {
+        let went = match course::run(&self.file, &chosen, settings, screen) {
             Ok(went) => went,
             Err(error) => {
                 screen.complain(&error.to_string());
@@ -183,7 +212,7 @@ impl Prepared {
         drop(server);
         self.afterwards(args, &went.report, &explained, trace, screen);
         if !args.no_history
-            && let Err(error) = remember(past, &went.report, &self.folder.join(HISTORY))
+            && let Err(error) = remember(past, &seen, &went.report, &self.folder.join(HISTORY))
         {
             screen.say(&format!("shardrun: the times of this run cannot be kept in {HISTORY}: {error}"));
         }
@@ -269,8 +298,22 @@ fn order(chosen: &Chosen) -> Vec<TaskId> {
     order.clone()
 }
 
+/// Which file a history was read from: another run of the same folder may replace it meanwhile.
+#[derive(PartialEq, Eq)]
+struct Seen(Option<(u64, u64, i64, i64)>);
+
+impl Seen {
+    fn of(path: &Path) -> Self {
+        let metadata = fs::metadata(path).ok();
+        Self(metadata.map(|file| (file.ino(), file.len(), file.mtime(), file.mtime_nsec())))
+    }
+}
+
 /// Keeps how long the tasks took.
-fn remember(past: &mut History, report: &RunReport, path: &Path) -> io::Result<()> {
+fn remember(past: &mut History, seen: &Seen, report: &RunReport, path: &Path) -> io::Result<()> {
+    if Seen::of(path) != *seen {
+        *past = History::load(path).0;
+    }
     past.record(report);
     if let Some(folder) = path.parent()
         && !folder.exists()

@@ -2,12 +2,12 @@
 //! It does not know whether the tasks fit together.
 #![forbid(unsafe_code)]
 
+use super::document::Document;
 use super::faults::Faults;
-use super::shape::{Command, GRACE, MODES, Package, Retries, Task, TaskFile};
+use super::shape::{Command, GRACE, MODES, Package, Retries, Task, TaskFile, Variable};
 use super::values::{Field, Named, Section};
 use shardrun::{ContinueMode, Memory};
 use std::time::Duration;
-use toml::de::DeTable;
 
 const FILE_KEYS: [&str; 11] = [
     "concurrency",
@@ -43,44 +43,37 @@ const TASK_KEYS: [&str; 15] = [
 const COMMON_KEYS: [&str; 3] = ["command", "dependencies", "description"];
 const RETRIES_MAX: u32 = 1000;
 
-type Environment = Vec<(String, Option<String>)>;
-
 /// Reads a file. What is wrong is in `faults`; what is returned then is incomplete.
-pub(super) fn parse(text: &str, faults: &Faults) -> TaskFile {
-    let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let message = error.message().replace('\n', ", ");
-        faults.add(error.span().map_or(0, |span| span.start), None, message);
-    }
+pub(super) fn parse<'f>(document: &'f Document<'f>, faults: &'f Faults<'f>) -> TaskFile<'f> {
     let mut file = TaskFile::default();
-    if errors.is_empty() {
-        read(Section::new(faults, None, table.get_ref()), faults, &mut file);
+    if faults.are_none() {
+        read(Section::root(document, faults), faults, &mut file);
     }
     file
 }
 
-fn read(mut top: Section<'_>, faults: &Faults, file: &mut TaskFile) {
+fn read<'f>(mut top: Section<'f>, faults: &'f Faults<'f>, file: &mut TaskFile<'f>) {
     file.concurrency = top.take("concurrency").and_then(|field| field.count(1));
     file.mode = top.take("continue").and_then(|field| mode(&field));
     file.jobserver = top.take("jobserver").and_then(|field| field.bool());
     file.default = top.take("default").and_then(|field| field.strings());
     let grace = top.take("grace").and_then(|field| field.duration()).unwrap_or(GRACE);
-    let environment = top.take("environment").map(|field| environment(&field)).unwrap_or_default();
+    file.environment = top.take("environment").map(|field| environment(&field)).unwrap_or_default();
     for field in fields(top.take("pools")) {
-        file.pools.extend(field.count(1).map(|capacity| (field.key.to_owned(), capacity)));
+        file.pools.extend(field.count(1).map(|capacity| (field.key, capacity)));
     }
     for field in fields(top.take("resources")) {
-        file.resources.extend(field.amount().map(|amount| (field.key.to_owned(), amount)));
+        file.resources.extend(field.amount().map(|amount| (field.key, amount)));
     }
     file.memory = top.take("memory").and_then(|field| memory(&field));
     for field in fields(top.take("packages")) {
-        let package = |on| Package { name: field.key.to_owned(), on };
+        let package = |on| Package { name: field.key, on };
         file.packages.extend(field.strings().map(package));
     }
     match top.take("tasks") {
         Some(tasks) => {
             for field in fields(Some(tasks)) {
-                file.tasks.extend(task(&field, faults, grace, &environment));
+                file.tasks.extend(task(&field, faults, grace));
             }
         }
         None => faults.add(0, None, "there are no tasks: write them as [tasks.NAME]"),
@@ -88,8 +81,8 @@ fn read(mut top: Section<'_>, faults: &Faults, file: &mut TaskFile) {
     top.finish(&FILE_KEYS);
 }
 
-fn fields(table: Option<Field<'_>>) -> Vec<Field<'_>> {
-    table.and_then(|table| table.section()).map(Section::all).unwrap_or_default()
+fn fields<'f>(table: Option<Field<'f>>) -> impl Iterator<Item = Field<'f>> {
+    table.and_then(|table| table.section()).into_iter().flat_map(Section::all)
 }
 
 /// How much memory there is: what is said, or what the system says.
@@ -107,8 +100,8 @@ fn mode(field: &Field<'_>) -> Option<ContinueMode> {
     found.or_else(|| field.wrong("must be one of never, deps-ok, always, kill"))
 }
 
-fn environment(field: &Field<'_>) -> Environment {
-    let variable = |field: Field<'_>| {
+fn environment<'f>(field: &Field<'f>) -> Vec<Variable<'f>> {
+    let variable = |field: Field<'f>| {
         if field.key.is_empty() || field.key.contains(['=', '\0']) {
             return field.wrong("cannot be the name of a variable");
         }
@@ -119,12 +112,12 @@ fn environment(field: &Field<'_>) -> Environment {
         } else {
             return field.wrong("must be a string, or false to remove the variable");
         };
-        Some((field.key.to_owned(), value))
+        Some((field.key, value))
     };
-    fields(Some(*field)).into_iter().filter_map(variable).collect()
+    fields(Some(*field)).filter_map(variable).collect()
 }
 
-fn task<'a>(field: &Field<'a>, faults: &Faults, grace: Duration, shared: &Environment) -> Option<Task> {
+fn task<'f>(field: &Field<'f>, faults: &Faults<'_>, grace: Duration) -> Option<Task<'f>> {
     let name = field.key;
     check_name(field)?;
     if !field.is_table() {
@@ -140,11 +133,11 @@ fn task<'a>(field: &Field<'a>, faults: &Faults, grace: Duration, shared: &Enviro
         }
     }
     let mut task = Task {
-        name: name.to_owned(),
+        name,
         at: field.key_at,
         description: keys.take("description").and_then(|field| field.string()).map(|text| text.name),
         dependencies: keys.take("dependencies").and_then(|field| field.strings()).unwrap_or_default(),
-        environment: shared.clone(),
+        environment: keys.take("environment").map(|field| environment(&field)).unwrap_or_default(),
         directory: keys.take("directory").and_then(|field| field.string()).map(|text| text.name),
         pool: keys.take("pool").and_then(|field| field.string()),
         resources: Vec::new(),
@@ -163,12 +156,8 @@ fn task<'a>(field: &Field<'a>, faults: &Faults, grace: Duration, shared: &Enviro
     } else if task.dependencies.is_empty() {
         faults.add(task.at, Some(name), "has neither a command nor dependencies");
     }
-    for variable in keys.take("environment").map(|field| environment(&field)).unwrap_or_default() {
-        task.environment.retain(|(name, _)| *name != variable.0);
-        task.environment.push(variable);
-    }
     for field in fields(keys.take("resources")) {
-        let axis = Named { name: field.key.to_owned(), at: field.key_at };
+        let axis = Named { name: field.key, at: field.key_at };
         task.resources.extend(field.amount().map(|amount| (axis, amount)));
     }
     let mutexes = keys.take("mutex").and_then(|field| field.strings()).unwrap_or_default();
@@ -190,8 +179,8 @@ fn check_name(field: &Field<'_>) -> Option<()> {
     Some(())
 }
 
-fn check(task: &Task, faults: &Faults) {
-    let wrong = |what: &str| faults.add(task.at, Some(&task.name), what);
+fn check(task: &Task<'_>, faults: &Faults<'_>) {
+    let wrong = |what: &str| faults.add(task.at, Some(task.name), what);
     if task.pool.is_some() && task.reserves() {
         wrong(
             "is in a `pool`, so `resources`, `memory`, `mutex` and `exclusive` would not hold for it: they are for tasks outside pools",
@@ -200,17 +189,17 @@ fn check(task: &Task, faults: &Faults) {
     if task.ready.is_some() && !task.persistent {
         wrong("has `ready`, which is for tasks that are `persistent = true`");
     }
-    if task.ready.as_ref().is_some_and(String::is_empty) {
+    if task.ready.is_some_and(str::is_empty) {
         wrong("has an empty text in `ready`");
     }
 }
 
-fn command(field: &Field<'_>) -> Option<Command> {
+fn command<'f>(field: &Field<'f>) -> Option<Command<'f>> {
     if field.is_string() {
         let text = field.string()?.name;
         return if text.trim().is_empty() { field.wrong("is empty") } else { Some(Command::Shell(text)) };
     }
-    let words: Vec<String> = field.strings()?.into_iter().map(|word| word.name).collect();
+    let words: Vec<&str> = field.strings()?.into_iter().map(|word| word.name).collect();
     match words.first() {
         Some(program) if !program.is_empty() => Some(Command::Direct(words)),
         _ => field.wrong("is empty"),

@@ -85,7 +85,7 @@ enum Watch {
 }
 
 impl Process {
-    pub(super) fn new(started: Started, task: &Task, now: Instant) -> Self {
+    pub(super) fn new(started: Started, task: &Task<'_>, now: Instant) -> Self {
         let deadline = task.timeout.and_then(|timeout| now.checked_add(timeout));
         let (started, grace, watch) = (Some(started), task.grace, Watch::At(now + WATCH_AFTER));
         Self { started, phase: Phase::Running, why: None, grace, exited: false, closed: false, deadline, watch }

@@ -17,7 +17,7 @@ use std::time::Duration;
 const SHOWN: usize = 5;
 
 /// Writes the graph of what was chosen.
-pub(super) fn graph(path: &Path, chosen: &Chosen, tasks: &[Task]) -> io::Result<()> {
+pub(super) fn graph(path: &Path, chosen: &Chosen, tasks: &[Task<'_>]) -> io::Result<()> {
     let mut dot = DotWriter::new(BufWriter::new(File::create(path)?), "tasks")?;
     dot.attribute("rankdir", "LR")?;
     for (task, place) in chosen.plan.tasks().zip(&chosen.places) {
@@ -167,15 +167,15 @@ pub(super) fn explain(report: &RunReport, task: TaskId) -> String {
 }
 
 /// The tasks of a file, a line each.
-pub(super) fn list(tasks: &[Task]) -> String {
+pub(super) fn list(tasks: &[Task<'_>]) -> String {
     let width = tasks.iter().map(|task| task.name.chars().count()).max().unwrap_or(0).min(40);
     let mut text = String::new();
     for task in tasks {
         let what = match (&task.description, &task.command) {
-            (Some(description), _) => description.clone(),
+            (Some(description), _) => (*description).to_owned(),
             (None, Some(command)) => command.shown(),
             (None, None) => {
-                let names = task.dependencies.iter().map(|dependency| dependency.name.as_str());
+                let names = task.dependencies.iter().map(|dependency| dependency.name);
                 format!("all of {}", names.collect::<Vec<_>>().join(", "))
             }
         };
@@ -185,7 +185,7 @@ pub(super) fn list(tasks: &[Task]) -> String {
 }
 
 /// The tasks in the order in which they would start one at a time.
-pub(super) fn order(plan: &Plan, order: &[TaskId], places: &[usize], tasks: &[Task]) -> String {
+pub(super) fn order(plan: &Plan, order: &[TaskId], places: &[usize], tasks: &[Task<'_>]) -> String {
     let width = order.iter().map(|task| plan.name(*task).chars().count()).max().unwrap_or(0).min(40);
     let mut text = String::new();
     for task in order {

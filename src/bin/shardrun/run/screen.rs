@@ -15,6 +15,10 @@ use std::time::{Duration, Instant};
 
 /// Output of failed tasks that is kept for the end; what is over it is shown at once.
 const HELD_BYTES_MAX: usize = 64 << 20;
+/// Lines that come sooner after one another are written together, at the latest then.
+const TOGETHER: Duration = Duration::from_millis(50);
+/// As much is written at once whenever it comes.
+const WRITE_BYTES: usize = 4096;
 /// Names of running tasks on the bar.
 const NAMES_SHOWN: usize = 4;
 
@@ -35,6 +39,8 @@ pub(super) struct Screen {
     done: usize,
     /// To be written to standard output.
     out: Vec<u8>,
+    /// When something was written there last.
+    written: Option<Instant>,
     broken: bool,
     /// How long output waits for its reader.
     pub(super) patience: Patience,
@@ -50,7 +56,20 @@ impl Screen {
         let bar = (progress && !quiet && io::stderr().is_terminal()).then(|| bar(plan.len()));
         let (running, out, held) = (Vec::new(), Vec::new(), Vec::new());
         let patience = Patience::of_stdout();
-        Self { plan, quiet, color, bar, running, done: 0, out, broken: false, patience, held, troubled: false }
+        Self {
+            plan,
+            quiet,
+            color,
+            bar,
+            running,
+            done: 0,
+            out,
+            written: None,
+            broken: false,
+            patience,
+            held,
+            troubled: false,
+        }
     }
 
     /// Whether something on the screen changes by time alone.
@@ -162,11 +181,22 @@ impl Screen {
         self.say(&format!("shardrun: {what}"));
     }
 
+    /// Writes what is to be written, unless something was written just now. Says after how long it has to be called again.
+    pub(super) fn flush_in_time(&mut self) -> Option<Duration> {
+        let since = self.written.map(|written| written.elapsed());
+        let left = since.and_then(|since| TOGETHER.checked_sub(since));
+        if left.is_none() || self.out.len() >= WRITE_BYTES {
+            self.flush();
+        }
+        left.filter(|_| !self.out.is_empty())
+    }
+
     /// Writes what is to be written.
     pub(super) fn flush(&mut self) {
         if self.out.is_empty() {
             return;
         }
+        self.written = Some(Instant::now());
         let out = std::mem::take(&mut self.out);
         if self.broken {
             return;

@@ -9,40 +9,45 @@ use std::time::Duration;
 /// How long a command may take to end after it was asked to, if nothing is said.
 pub(super) const GRACE: Duration = Duration::from_secs(5);
 
+/// A variable and its value; none removes it.
+pub(super) type Variable<'f> = (&'f str, Option<&'f str>);
+
 /// A task file, read and each of its values checked by itself.
 #[derive(Default)]
-pub(super) struct TaskFile {
-    pub(super) tasks: Vec<Task>,
+pub(super) struct TaskFile<'f> {
+    pub(super) tasks: Vec<Task<'f>>,
+    /// For the commands of all tasks.
+    pub(super) environment: Vec<Variable<'f>>,
     /// Names and capacities.
-    pub(super) pools: Vec<(String, u32)>,
+    pub(super) pools: Vec<(&'f str, u32)>,
     /// Names and how much there is.
-    pub(super) resources: Vec<(String, u64)>,
+    pub(super) resources: Vec<(&'f str, u64)>,
     /// Bytes that commands may take in all.
     pub(super) memory: Option<u64>,
-    pub(super) packages: Vec<Package>,
+    pub(super) packages: Vec<Package<'f>>,
     /// What is run if no task is named. Without a word it is all.
-    pub(super) default: Option<Vec<Named>>,
+    pub(super) default: Option<Vec<Named<'f>>>,
     pub(super) concurrency: Option<u32>,
     pub(super) mode: Option<ContinueMode>,
     pub(super) jobserver: Option<bool>,
 }
 
 /// A package: the part of a task's name before the first colon.
-pub(super) struct Package {
-    pub(super) name: String,
+pub(super) struct Package<'f> {
+    pub(super) name: &'f str,
     /// The packages that it is built on.
-    pub(super) on: Vec<Named>,
+    pub(super) on: Vec<Named<'f>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum Command<'f> {
     /// Through `sh -c`.
-    Shell(String),
+    Shell(&'f str),
     /// A program and its arguments.
-    Direct(Vec<String>),
+    Direct(Vec<&'f str>),
 }
 
-impl Command {
+impl Command<'_> {
     /// As it is shown to people.
     pub(super) fn shown(&self) -> String {
         match self {
@@ -76,36 +81,36 @@ impl Retries {
 }
 
 /// One task.
-pub(super) struct Task {
-    pub(super) name: String,
+pub(super) struct Task<'f> {
+    pub(super) name: &'f str,
     /// Where its name stands in the file.
     pub(super) at: usize,
-    pub(super) description: Option<String>,
+    pub(super) description: Option<&'f str>,
     /// None of a group, which stands for its dependencies.
-    pub(super) command: Option<Command>,
+    pub(super) command: Option<Command<'f>>,
     /// As they stand in the file: names of tasks, and `^name`.
-    pub(super) dependencies: Vec<Named>,
-    /// The file's and its own; none removes a variable.
-    pub(super) environment: Vec<(String, Option<String>)>,
+    pub(super) dependencies: Vec<Named<'f>>,
+    /// Its own, which goes before the file's.
+    pub(super) environment: Vec<Variable<'f>>,
     /// From the file's folder.
-    pub(super) directory: Option<String>,
-    pub(super) pool: Option<Named>,
-    pub(super) resources: Vec<(Named, u64)>,
+    pub(super) directory: Option<&'f str>,
+    pub(super) pool: Option<Named<'f>>,
+    pub(super) resources: Vec<(Named<'f>, u64)>,
     /// Bytes that it is said to take, and where; without a word, what it took in earlier runs.
     pub(super) memory: Option<(u64, usize)>,
-    pub(super) mutexes: Vec<String>,
+    pub(super) mutexes: Vec<&'f str>,
     pub(super) exclusive: bool,
     pub(super) retries: Retries,
     pub(super) timeout: Option<Duration>,
     pub(super) grace: Duration,
     pub(super) persistent: bool,
     /// What a persistent task prints when it is ready; without it, it is ready once started.
-    pub(super) ready: Option<String>,
+    pub(super) ready: Option<&'f str>,
 }
 
-impl Task {
+impl<'f> Task<'f> {
     /// The package and the rest of the name.
-    pub(super) fn package(&self) -> Option<(&str, &str)> {
+    pub(super) fn package(&self) -> Option<(&'f str, &'f str)> {
         self.name.split_once(':')
     }
 

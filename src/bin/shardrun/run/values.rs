@@ -2,49 +2,54 @@
 //! It does not know which keys there are.
 #![forbid(unsafe_code)]
 
-use super::faults::{Faults, suggestion};
+use super::document::{Document, List, Node, Value};
+use super::faults::Faults;
+use smallvec::SmallVec;
 use std::time::Duration;
-use toml::de::{DeTable, DeValue};
 
 /// The longest time that can be asked for.
 const SECONDS_MAX: f64 = 1e9;
 
 /// A text of the file, and the byte at which it begins.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Named {
-    pub(super) name: String,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    pub(super) name: &'a str,
     pub(super) at: usize,
 }
 
 /// A table whose keys are taken out one by one.
 pub(super) struct Section<'a> {
-    faults: &'a Faults,
+    faults: &'a Faults<'a>,
     task: Option<&'a str>,
-    fields: Vec<Field<'a>>,
+    fields: SmallVec<[Field<'a>; 8]>,
 }
 
 /// A key and its value.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
-    faults: &'a Faults,
+    faults: &'a Faults<'a>,
+    document: &'a Document<'a>,
     task: Option<&'a str>,
     pub(super) key: &'a str,
     pub(super) key_at: usize,
     pub(super) at: usize,
-    value: &'a DeValue<'a>,
+    value: &'a Value<'a>,
 }
 
 impl<'a> Section<'a> {
+    /// The whole document.
+    pub(super) fn root(document: &'a Document<'a>, faults: &'a Faults<'a>) -> Self {
+        let list = document.table(Document::ROOT).unwrap_or(List::EMPTY);
+        Self::new(document, faults, None, list)
+    }
+
     /// A table, in the words on this task if it is one's.
-    pub(super) fn new(faults: &'a Faults, task: Option<&'a str>, table: &'a DeTable<'a>) -> Self {
-        let field = |(key, value): (&'a toml::Spanned<_>, &'a toml::Spanned<_>)| {
-            let name: &'a std::borrow::Cow<'a, str> = key.get_ref();
-            let (key_at, at) = (key.span().start, value.span().start);
-            Field { faults, task, key: name, key_at, at, value: value.get_ref() }
+    fn new(document: &'a Document<'a>, faults: &'a Faults<'a>, task: Option<&'a str>, list: List) -> Self {
+        let field = |(_, node): (u32, &'a Node<'a>)| {
+            let (key, key_at, at, value) = (&*node.key, node.key_at, node.at, &node.value);
+            Field { faults, document, task, key, key_at, at, value }
         };
-        let mut fields: Vec<_> = table.iter().map(field).collect();
-        fields.sort_by_key(|field| field.key_at);
-        Self { faults, task, fields }
+        Self { faults, task, fields: document.children(list).map(field).collect() }
     }
 
     /// The field of this key, which then counts as known.
@@ -54,14 +59,14 @@ impl<'a> Section<'a> {
     }
 
     /// All fields in the order of the file.
-    pub(super) fn all(self) -> Vec<Field<'a>> {
-        self.fields
+    pub(super) fn all(self) -> impl Iterator<Item = Field<'a>> {
+        self.fields.into_iter()
     }
 
     /// What is left is unknown.
     pub(super) fn finish(self, known: &[&str]) {
         for field in &self.fields {
-            let hint = suggestion(field.key, known.iter().copied());
+            let hint = self.faults.suggestion(field.key, known.iter().copied());
             self.faults.add(field.key_at, self.task, format!("unknown key `{}`{hint}", field.key));
         }
     }
@@ -75,38 +80,38 @@ impl<'a> Field<'a> {
     }
 
     pub(super) fn is_table(&self) -> bool {
-        matches!(self.value, DeValue::Table(_))
+        matches!(self.value, Value::Table(_))
     }
 
     pub(super) fn is_string(&self) -> bool {
-        matches!(self.value, DeValue::String(_))
+        matches!(self.value, Value::Text(_))
     }
 
     pub(super) fn is_true(&self) -> bool {
-        matches!(self.value, DeValue::Boolean(true))
+        matches!(self.value, Value::Truth(true))
     }
 
     pub(super) fn is_false(&self) -> bool {
-        matches!(self.value, DeValue::Boolean(false))
+        matches!(self.value, Value::Truth(false))
     }
 
-    pub(super) fn string(&self) -> Option<Named> {
+    pub(super) fn string(&self) -> Option<Named<'a>> {
         match self.value {
-            DeValue::String(text) if text.contains('\0') => self.wrong("must not contain a zero byte"),
-            DeValue::String(text) => Some(Named { name: text.clone().into_owned(), at: self.at }),
+            Value::Text(text) if text.contains('\0') => self.wrong("must not contain a zero byte"),
+            Value::Text(text) => Some(Named { name: text, at: self.at }),
             _ => self.wrong("must be a string"),
         }
     }
 
     /// One string, or an array of them.
-    pub(super) fn strings(&self) -> Option<Vec<Named>> {
+    pub(super) fn strings(&self) -> Option<Vec<Named<'a>>> {
         match self.value {
-            DeValue::String(_) => self.string().map(|one| vec![one]),
-            DeValue::Array(values) => {
-                let strings = values.iter().map(|value| {
-                    let element = Field { at: value.span().start, value: value.get_ref(), ..*self };
-                    match value.get_ref() {
-                        DeValue::String(_) => element.string(),
+            Value::Text(_) => self.string().map(|one| vec![one]),
+            Value::Array(list) => {
+                let strings = self.document.children(*list).map(|(_, node)| {
+                    let element = Field { at: node.at, value: &node.value, ..*self };
+                    match node.value {
+                        Value::Text(_) => element.string(),
                         _ => element.wrong("must hold strings only"),
                     }
                 });
@@ -118,7 +123,7 @@ impl<'a> Field<'a> {
 
     pub(super) fn bool(&self) -> Option<bool> {
         match self.value {
-            DeValue::Boolean(value) => Some(*value),
+            Value::Truth(value) => Some(*value),
             _ => self.wrong("must be true or false"),
         }
     }
@@ -133,7 +138,7 @@ impl<'a> Field<'a> {
 
     fn whole(&self) -> Option<u64> {
         match self.value {
-            DeValue::Integer(number) => u64::from_str_radix(number.as_str(), number.radix()).ok(),
+            Value::Whole(digits, base) => u64::from_str_radix(digits, *base).ok(),
             _ => None,
         }
     }
@@ -141,9 +146,9 @@ impl<'a> Field<'a> {
     /// A span of time: seconds as a number, or a text such as `500ms`, `1.5s`, `2m`, `1h`.
     pub(super) fn duration(&self) -> Option<Duration> {
         let seconds = match self.value {
-            DeValue::Integer(_) => self.whole().map(|whole| whole as f64),
-            DeValue::Float(number) => number.as_str().parse().ok(),
-            DeValue::String(text) => seconds(text),
+            Value::Whole(..) => self.whole().map(|whole| whole as f64),
+            Value::Real(number) => number.parse().ok(),
+            Value::Text(text) => seconds(text),
             _ => None,
         };
         match seconds.filter(|seconds| (0.0..=SECONDS_MAX).contains(seconds)) {
@@ -168,7 +173,7 @@ impl<'a> Field<'a> {
     /// The same, with other words for what is none.
     pub(super) fn amount_or(&self, what: &str) -> Option<u64> {
         let amount = match self.value {
-            DeValue::String(text) => bytes(text),
+            Value::Text(text) => bytes(text),
             _ => self.whole(),
         };
         match amount {
@@ -179,7 +184,7 @@ impl<'a> Field<'a> {
 
     pub(super) fn section(&self) -> Option<Section<'a>> {
         match self.value {
-            DeValue::Table(table) => Some(Section::new(self.faults, self.task, table)),
+            Value::Table(list) => Some(Section::new(self.document, self.faults, self.task, *list)),
             _ => self.wrong("must be a table"),
         }
     }

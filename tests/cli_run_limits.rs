@@ -1,0 +1,110 @@
+//! `shardrun run` with more than there is room for: tasks, faults, commands at a time, runs of one folder, and a job server that goes.
+//! These tests do not know how files are read, nor how commands are made.
+#![cfg(all(feature = "cli", target_os = "linux"))]
+
+mod cli;
+
+use cli::tasks::Tasks;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::process::Command;
+
+const O_NONBLOCK: i32 = 0o4000;
+
+#[test]
+fn more_commands_than_there_is_room_for_start_as_others_end() {
+    let mut file = String::new();
+    for at in 0..80 {
+        _ = writeln!(file, "[tasks.t{at}]\ncommand = 'echo x >> log; test {at} != 7'\nretries = 1");
+    }
+    file = file.replace("retries = 1", "retries = { times = 1, wait = '1ms' }");
+    let tasks = Tasks::new(&file);
+    let mut shell = Command::new("/bin/bash");
+    let line = format!("ulimit -n 24; exec {} run -j 100 --continue always", env!("CARGO_BIN_EXE_shardrun"));
+    let output = shell.arg("-c").arg(line).current_dir(tasks.path("")).output().unwrap();
+    let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    assert_eq!(output.status.code(), Some(1), "{stdout}{stderr}");
+    assert!(stdout.contains("79 ok, 1 failed, in "), "{stdout}{stderr}");
+    assert_eq!(tasks.read("log").lines().count(), 81, "each was started once, and the one that failed twice");
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert!(lines.len() == 1 && lines[0].starts_with("shardrun: Too many open files"), "{stderr}");
+}
+
+#[test]
+fn a_file_with_as_many_faults_as_tasks_is_told_of_soon() {
+    let mut file = String::new();
+    for at in 0..20_000 {
+        _ = writeln!(file, "[tasks.t{at}]\ncommand = 'true'\ndependencies = ['x{at}']\npool = 'p{at}'");
+    }
+    let ran = Tasks::new(&file).run(&[]);
+    assert_eq!((ran.status, ran.stderr.lines().count()), (2, 40_000));
+    let first = ran.stderr.lines().find(|line| line.contains("depends on")).unwrap();
+    assert!(first.ends_with("depends on `x0`, which is not in the file; did you mean t0?"), "{first}");
+}
+
+#[test]
+fn of_a_long_ring_both_ends_are_told() {
+    let mut file = String::new();
+    for at in 0..50_000 {
+        _ = writeln!(file, "[tasks.t{at}]\ncommand = 'true'\ndependencies = ['t{}']", (at + 1) % 50_000);
+    }
+    let ran = Tasks::new(&file).run(&[]);
+    assert_eq!((ran.status, ran.stderr.lines().count()), (2, 1));
+    assert!(ran.stderr.len() < 500 && ran.stderr.contains(" more) -> "), "{}", ran.stderr);
+}
+
+#[test]
+fn a_file_without_end_is_refused() {
+    let ran = Tasks::new("").run(&["--file", "/dev/zero"]);
+    assert_eq!((ran.status, ran.stderr.as_str()), (2, "shardrun: /dev/zero: larger than 256 MiB\n"));
+}
+
+#[test]
+fn two_runs_of_one_folder_at_once_keep_the_times_of_both() {
+    let tasks = Tasks::new("[tasks.a]\ncommand = 'echo up > gate; read go < go'\n[tasks.b]\ncommand = 'true'\n");
+    tasks.fifo("gate");
+    tasks.fifo("go");
+    let begun = tasks.begin(&["a"]);
+    tasks.hear("gate");
+    assert!(tasks.command(&["b"]).output().unwrap().status.success());
+    fs::write(tasks.path("go"), "go\n").unwrap();
+    assert_eq!(begun.end().status, 0);
+    let history = tasks.read(".shardrun/history");
+    let names: Vec<&str> = history.lines().filter_map(|line| line.rsplit(' ').next()).collect();
+    assert_eq!(names, ["2", "a", "b", "end"], "{history}");
+}
+
+#[test]
+fn a_job_server_that_goes_while_it_is_in_use_gets_its_tokens_back() {
+    let all: String = (0..12)
+        .map(|at| format!("[tasks.t{at:02}]\ncommand = 'echo + >> log; test {at} != 3 || rm jobs; echo - >> log'\n"))
+        .collect();
+    let tasks = Tasks::new(&format!("concurrency = 8\n{all}"));
+    let path = tasks.fifo("jobs");
+    let open = || OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(&path);
+    let mut pipe: File = open().unwrap();
+    pipe.write_all(b"ab").unwrap();
+    let flags = format!(" -j3 --jobserver-auth=fifo:{}", path.display());
+    let run = || tasks.command(&["--no-history"]).env("MAKEFLAGS", &flags).output().unwrap();
+    let output = run();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let (mut now, mut peak) = (0, 0);
+    for line in tasks.read("log").lines() {
+        now += if line == "+" { 1 } else { -1 };
+        peak = peak.max(now);
+    }
+    assert!(now == 0 && peak <= 3, "{peak} at a time");
+    let mut tokens = Vec::new();
+    _ = pipe.read_to_end(&mut tokens);
+    tokens.sort_unstable();
+    assert_eq!(tokens, b"ab");
+    // Later it is not there: that is told, and the run goes on without.
+    let output = run();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        output.status.success() && stderr.contains("has its make ended?; going on without make's job server"),
+        "{stderr}"
+    );
+}
