@@ -4,6 +4,7 @@
 mod admission;
 mod flight;
 mod graph;
+mod keyed;
 mod lanes;
 mod observe;
 mod report;
@@ -22,6 +23,10 @@ pub use graph::{
     PolicyWaker, PoolId, Refusal, ResourceBudget, Run, RunControl, RunError, RunHandle, RunObserver, RunReport,
     Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome, TaskStatus, Upstream, Usage,
     Wake, policy_fn,
+};
+pub use keyed::{
+    BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder,
+    CpuConcurrencySemaphore, CpuPermit, Disposition, KeyedView, Retain, TaskKind, TypeMismatch,
 };
 pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,

@@ -31,9 +31,9 @@ pub use handle::{CancelOnDrop, Handle};
 
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 pub(crate) use active::broken;
-pub(crate) use active::enter;
+pub(crate) use active::{contains as is_active, enter};
 pub(crate) use completion::Completion;
-pub(crate) use contain::{Contained, catch, contained, drop_contained, in_the_engine};
+pub(crate) use contain::{Contained, OnUnwind, catch, contained, drop_contained, in_the_engine};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
 pub(crate) use handle::SoleFlight;
 pub(crate) use list::{Link, Linked, SealableList};
@@ -42,7 +42,8 @@ pub(crate) use phase::{Killed, Left, Phase, Refused};
 pub(crate) use spawn::spawn_future_with;
 pub(crate) use state::StateWord;
 pub(crate) use target::{Facet, FlightId, FlightRef};
-pub(crate) use waits::nudge;
+pub(crate) use task::{Ticket, Ticketed};
+pub(crate) use waits::{nudge, self_wait};
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

@@ -14,7 +14,7 @@ use crate::sync::cell::UnsafeCell;
 use crate::sync::{Arc, CachePadded};
 
 /// Work that a ticket stands for: run it, or end it because its ticket is thrown away.
-pub(super) trait Ticketed: Send + Sync + 'static {
+pub(crate) trait Ticketed: Send + Sync + 'static {
     /// Runs it, if it is still to be run.
     fn run(self: Arc<Self>);
     /// The runtime throws the ticket away: ends it as shut down, if it was still to be run.
@@ -23,16 +23,27 @@ pub(super) trait Ticketed: Send + Sync + 'static {
 
 /// The job that stands for `work` in a queue.
 pub(super) fn ticket<W: Ticketed>(work: Arc<W>) -> Job {
-    let ticket = Ticket(Some(work));
-    Job::new(move || {
-        let mut ticket = ticket;
-        if let Some(work) = ticket.0.take() {
-            work.run();
-        }
-    })
+    Ticket::new(work).job()
 }
 
-struct Ticket<W: Ticketed>(Option<Arc<W>>);
+/// Stands for work that is to be run: dropped before that, it ends it as shut down.
+pub(crate) struct Ticket<W: Ticketed>(Option<Arc<W>>);
+
+impl<W: Ticketed> Ticket<W> {
+    pub(crate) fn new(work: Arc<W>) -> Self {
+        Self(Some(work))
+    }
+
+    /// The job that it is in a queue.
+    pub(crate) fn job(self) -> Job {
+        Job::new(move || self.take().run())
+    }
+
+    /// The work, which the caller runs.
+    pub(crate) fn take(mut self) -> Arc<W> {
+        self.0.take().expect("a ticket is taken once")
+    }
+}
 
 impl<W: Ticketed> Drop for Ticket<W> {
     fn drop(&mut self) {

@@ -1,0 +1,33 @@
+//! Memoised computations: caches of values by key, each value computed once for all who ask for it at the same time.
+//! They do not know what is computed, nor the parts beside them.
+
+mod aggregate;
+mod asking;
+mod bucket;
+mod build;
+mod cache;
+mod caches;
+mod core;
+mod counters;
+mod cx;
+mod error;
+mod kind;
+mod memo;
+mod node;
+mod request;
+mod retain;
+mod semaphore;
+mod shelf;
+mod table;
+mod yard;
+
+pub use cache::{Cache, CacheHandle};
+pub use caches::{CacheId, Caches, CachesBuilder};
+pub use counters::CacheCounters;
+pub use cx::BuildCx;
+pub use error::{CacheError, TypeMismatch};
+pub use kind::{Disposition, TaskKind};
+pub use memo::CacheKey;
+pub use request::{CacheRequest, KeyedView};
+pub use retain::Retain;
+pub use semaphore::{CpuConcurrencySemaphore, CpuPermit};

@@ -1,0 +1,122 @@
+//! The semaphore of bodies: how many run at once, who is next, and that no worker waits for a permit.
+//! It does not know what the bodies do.
+
+use shardrun::{CacheRequest, Caches, CpuConcurrencySemaphore, Driver, Retain, Runtime};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
+
+fn small(workers: usize) -> Runtime {
+    Runtime::builder().workers(workers).io_threads(1).build().expect("a small runtime starts")
+}
+
+#[test]
+fn s106_a_cap_of_four_with_eight_tasks_peaks_at_exactly_four() {
+    let runtime = small(8);
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, ()>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(4);
+    let (running, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (begun, entered) = channel();
+    let mut gates = Vec::new();
+    let handles: Vec<_> = (0..8)
+        .map(|key| {
+            let (open, gate) = channel::<()>();
+            gates.push(Some(open));
+            let (running, peak, begun) = (running.clone(), peak.clone(), begun.clone());
+            cache.get_or_build(CacheRequest::key(key).semaphore(semaphore.clone()), move |cx| {
+                peak.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                begun.send(*cx.key()).unwrap();
+                let _ = gate.recv();
+                running.fetch_sub(1, Ordering::SeqCst);
+                Ok(())
+            })
+        })
+        .collect();
+    // Four are inside, and none of them ends before it is let go.
+    let inside: Vec<_> = (0..4).map(|_| entered.recv_timeout(SOON).expect("four run at once")).collect();
+    assert_eq!((running.load(Ordering::SeqCst), semaphore.available()), (4, 0));
+    for key in inside {
+        gates[key as usize] = None;
+        let next = entered.recv_timeout(SOON).expect("each that ends makes way for one more");
+        gates[next as usize] = None;
+    }
+    handles.into_iter().for_each(|handle| handle.wait().map(drop).unwrap());
+    assert_eq!(peak.load(Ordering::SeqCst), 4);
+    assert_eq!((semaphore.available(), semaphore.waiting()), (4, 0), "all are back");
+}
+
+#[test]
+fn s106_no_worker_waits_for_a_permit() {
+    let runtime = small(1);
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let permit = semaphore.acquire();
+    let waits = cache.get_or_build(CacheRequest::key(1).semaphore(semaphore.clone()), |_| Ok(1));
+    assert_eq!(*cache.get_or_build(2, |_| Ok(2)).wait().unwrap(), 2, "the one worker goes on");
+    assert_eq!(semaphore.waiting(), 1);
+    drop(permit);
+    assert_eq!(*waits.wait().unwrap(), 1);
+}
+
+#[test]
+#[should_panic(expected = "without permits")]
+fn s106_a_semaphore_of_nothing_is_refused() {
+    let _ = CpuConcurrencySemaphore::new(0);
+}
+
+#[test]
+fn s106_a_permit_is_back_after_a_panic_and_a_cancelled_task_in_line_costs_none() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let ask = |key| CacheRequest::key(key).semaphore(semaphore.clone());
+    assert!(cache.get_or_build(ask(1), |_| panic!("on purpose")).wait().is_err());
+    let permit = semaphore.try_acquire().expect("it is back");
+    assert!(semaphore.try_acquire().is_none(), "at its cap it refuses");
+    let gone = cache.get_or_build(ask(2), |_| unreachable!("it is cancelled"));
+    let next = cache.get_or_build(ask(3), |_| Ok(3));
+    runtime.drive_all();
+    assert_eq!(semaphore.waiting(), 2);
+    gone.cancel();
+    drop(permit);
+    assert_eq!(*next.wait().unwrap(), 3);
+    assert_eq!((semaphore.available(), semaphore.waiting()), (1, 0));
+    drop(gone);
+}
+
+#[test]
+fn a_long_line_is_answered_by_a_shutdown() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let permit = semaphore.acquire();
+    let ask = |key| cache.get_or_build(CacheRequest::key(key).semaphore(semaphore.clone()), |_| Ok(1));
+    let handles: Vec<_> = (0..20_000).map(ask).collect();
+    runtime.drive_all();
+    assert_eq!(semaphore.waiting(), 20_000);
+    runtime.shutdown();
+    drop(permit);
+    assert!(handles.into_iter().all(|handle| handle.wait().is_err()));
+    assert_eq!((semaphore.available(), semaphore.waiting()), (1, 0));
+}
+
+#[test]
+fn who_waits_inside_a_body_for_a_task_of_the_same_semaphore_runs_it() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let (inner, same) = (cache.clone(), semaphore.clone());
+    let outer = cache.get_or_build(CacheRequest::key(1).semaphore(semaphore), move |_| {
+        let needed = inner.get_or_build(CacheRequest::key(2).semaphore(same), |_| Ok(2));
+        Ok(*needed.wait().unwrap() + 1)
+    });
+    assert_eq!(*outer.wait().unwrap(), 3);
+}
