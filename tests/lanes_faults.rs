@@ -5,8 +5,8 @@
 mod support;
 
 use shardrun::{
-    ActorRef, CancelOutcome, CoalesceKey, Driver, JobStatus, LaneClass, LaneError, LaneKind, Lanes, LanesConfig,
-    Runtime,
+    ActorRef, CancelOutcome, CoalesceKey, Driver, JobStatus, LaneClass, LaneError, LaneKind, LaneTicket, Lanes,
+    LanesConfig, Runtime,
 };
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -360,4 +360,62 @@ fn b81_b84_a_permit_goes_to_the_next_when_the_first_in_line_gives_up() {
     bench.open(&[&next]);
     assert_eq!(bench.seen(), "-next +last", "a build that was cancelled gives its permit back");
     bench.open(&[&last]);
+}
+
+/// An executor on a runtime that its caller drives.
+fn driven() -> (Runtime, Lanes<u32, ()>) {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes = Lanes::new(&runtime, LanesConfig::preset(2, 2, 1, 1)).unwrap();
+    assert!(lanes.register(0, ()));
+    (runtime, lanes)
+}
+
+#[test]
+fn f11_who_ends_an_executor_somewhere_inside_its_own_job_does_not_wait_for_that_job() {
+    for by_another in [false, true] {
+        let (_runtime, lanes) = threads(2);
+        assert!(lanes.register(0, ()));
+        let (ends, (inner, others)) = (lanes.clone(), driven());
+        let mut job = lanes.submit(
+            &0,
+            lanes.job(READ, move |_| {
+                if !by_another {
+                    return LaneTicket::current().expect("a job runs here").scope(|| ends.shutdown());
+                }
+                let ended = others.submit(&0, others.job(READ, move |_| ends.shutdown()));
+                inner.drive_all();
+                assert!(ended.is_resolved());
+                others.shutdown();
+            }),
+        );
+        assert_eq!(job.wait_timeout(SOON), Some(Ok(())), "by a job of another executor: {by_another}");
+    }
+}
+
+#[test]
+fn b18_a_read_that_another_executors_job_submits_inside_a_reader_runs_under_the_readers_share() {
+    let bench = Bench::new((4, 1, 1, 1));
+    let (lanes, log, gate) = (bench.lanes.clone(), bench.log.clone(), support::Gate::default());
+    let ((inner, others), at) = (driven(), gate.clone());
+    let outer = bench.lanes.future(READ, move |_| async move {
+        at.await;
+        let nested = others.job(READ, move |_| {
+            lanes.submit(&0, lanes.job(READ, move |_| log.lock().unwrap().push("nested".to_owned())))
+        });
+        let mut submitted = others.submit(&0, nested);
+        inner.drive_all();
+        let nested = submitted.try_get().expect("it was driven").expect("it has submitted");
+        let answer = nested.await;
+        others.shutdown();
+        answer
+    });
+    let outer = bench.lanes.submit(&0, outer);
+    bench.settle();
+    let write = bench.write(0, "write");
+    bench.pass(Duration::from_secs(7));
+    gate.open();
+    bench.settle();
+    assert!(outer.is_resolved(), "though a writer is due and there is one read at a time");
+    assert_eq!(bench.seen(), "nested +write");
+    bench.open(&[&write]);
 }

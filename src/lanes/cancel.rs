@@ -165,8 +165,7 @@ impl LaneTicket {
 
     /// Makes this the thread's current ticket while `f` runs, for work of the job on another thread.
     pub fn scope<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _scope = current::install(&self.job);
-        f()
+        current::install(&self.job, f)
     }
 }
 

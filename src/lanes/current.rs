@@ -1,82 +1,94 @@
-//! Which lane job runs on this thread: its ticket, and which executor and actor it is of.
-//! It does not know who puts it there.
+//! Which lane jobs run on this thread, one inside what another one runs: their tickets, and which executors and actors they are of.
+//! It does not know who puts them there.
 
 use super::cancel::Cancels;
 use super::job::{JobRef, Queued};
 use super::kind::LaneKind;
 use crate::sync::Arc;
 use std::cell::Cell;
-use std::marker::PhantomData;
+use std::ptr;
 
-/// The job that runs here.
-#[derive(Clone, Copy)]
+/// A job that runs here.
 struct Here {
-    /// Behind a counted reference, which a scope on this thread's stack has borrowed.
+    /// Behind a counted reference, which the caller of `within` has borrowed.
     job: *const dyn Cancels,
     /// The executor, the registration and the lane; nothing if the ticket was merely installed.
     of: Option<(usize, u64, LaneKind)>,
+    /// The one inside which it runs.
+    outer: *const Here,
 }
 
 crate::sync::local! {
-    static HERE: Cell<Option<Here>> = Cell::new(None);
+    /// The innermost job, null if none runs here. It lies in the frame of `within`, which puts back the one before.
+    static HERE: Cell<*const Here> = Cell::new(ptr::null());
 }
 
-/// While it lives, a job is the thread's current one; then the one before is again. It stays on the stack, so that scopes end
-/// in the reverse of the order in which they began: none is handed to a host.
-#[must_use = "the job is the current one until the scope is dropped"]
-pub(super) struct Scope<'a> {
-    before: Option<Here>,
-    /// What it borrows; and it belongs to the thread that entered.
-    job: PhantomData<(&'a dyn Cancels, *const ())>,
-}
-
-impl Drop for Scope<'_> {
-    fn drop(&mut self) {
-        let _ = HERE.try_with(|here| here.set(self.before));
+/// Calls `f` with `job` as the thread's current one.
+fn within<R>(job: *const dyn Cancels, of: Option<(usize, u64, LaneKind)>, f: impl FnOnce() -> R) -> R {
+    struct Back(*const Here);
+    impl Drop for Back {
+        fn drop(&mut self) {
+            let _ = HERE.try_with(|here| here.set(self.0));
+        }
     }
+    let outer = HERE.try_with(Cell::get).unwrap_or(ptr::null());
+    let here = Here { job, of, outer };
+    let _back = Back(outer);
+    let _ = HERE.try_with(|innermost| innermost.set(&raw const here));
+    f()
 }
 
-fn enter_with<'a>(here: Here) -> Scope<'a> {
-    let before = HERE.try_with(|current| current.replace(Some(here))).ok().flatten();
-    Scope { before, job: PhantomData }
-}
-
-/// The job of an executor's runner.
-pub(super) fn enter<K, C>(job: &JobRef<K, C>, executor: usize, incarnation: u64, lane: LaneKind) -> Scope<'_>
+/// Calls `f` with the job of an executor's runner as the thread's current one.
+pub(super) fn enter<K, C, R>(
+    job: &JobRef<K, C>,
+    (executor, incarnation, lane): (usize, u64, LaneKind),
+    f: impl FnOnce() -> R,
+) -> R
 where
     K: 'static,
     C: 'static,
 {
     let job: *const dyn Queued<K, C> = Arc::as_ptr(job);
-    enter_with(Here { job, of: Some((executor, incarnation, lane)) })
+    within(job, Some((executor, incarnation, lane)), f)
 }
 
-/// A ticket that was brought to this thread.
-pub(super) fn install(job: &Arc<dyn Cancels>) -> Scope<'_> {
-    enter_with(Here { job: Arc::as_ptr(job), of: None })
+/// Calls `f` with the job of a ticket that was brought to this thread as the current one.
+pub(super) fn install<R>(job: &Arc<dyn Cancels>, f: impl FnOnce() -> R) -> R {
+    within(Arc::as_ptr(job), None, f)
+}
+
+/// What `look` finds first among the jobs that run here, the innermost first.
+fn find<R>(mut look: impl FnMut(&Here) -> Option<R>) -> Option<R> {
+    let mut at = HERE.try_with(Cell::get).unwrap_or(ptr::null());
+    loop {
+        // SAFETY: the pointer is null or was set on this thread by `within`, whose frame lasts until it has put back the one
+        // before; this call is inside all of those frames, and lends out what lies there for the look alone.
+        let here = unsafe { at.as_ref() }?;
+        let found = look(here);
+        if found.is_some() {
+            return found;
+        }
+        at = here.outer;
+    }
 }
 
 /// The current ticket's job.
 pub(super) fn job() -> Option<Arc<dyn Cancels>> {
-    let here = HERE.try_with(Cell::get).ok().flatten()?;
-    // SAFETY: the pointer came from a counted reference that a scope of this thread still borrows, so the count is not zero;
-    // the new reference gets a count of its own.
+    let job = find(|here| Some(here.job))?;
+    // SAFETY: the pointer came from a counted reference that a call of `within` on this thread still borrows, so the count is not
+    // zero; the new reference gets a count of its own.
     unsafe {
-        Arc::increment_strong_count(here.job);
-        Some(Arc::from_raw(here.job))
+        Arc::increment_strong_count(job);
+        Some(Arc::from_raw(job))
     }
 }
 
-fn of() -> Option<(usize, u64, LaneKind)> {
-    HERE.try_with(Cell::get).ok().flatten().and_then(|here| here.of)
-}
-
-/// Whether a job of this executor runs here.
+/// Whether a job of this executor runs here, also further down the stack: inside it something else may be helped or driven.
 pub(super) fn is_inside(executor: &usize) -> bool {
-    of().is_some_and(|(current, _, _)| current == *executor)
+    find(|here| here.of.filter(|of| of.0 == *executor)).is_some()
 }
 
-/// Whether a job runs here that shares the state of this registration.
+/// Whether a job runs here, also further down the stack, that shares the state of this registration.
 pub(super) fn shares(executor: usize, incarnation: u64) -> bool {
-    of().is_some_and(|(current, of, lane)| (current, of) == (executor, incarnation) && lane.is_shared())
+    find(|here| here.of.filter(|of| (of.0, of.1) == (executor, incarnation) && of.2.is_shared())).is_some()
 }

@@ -68,8 +68,8 @@ where
             let _context = ContextScope::enter(meta.context());
             let shared = &meta.actor.shared;
             let job: JobRef<K, C> = this.job.clone();
-            let _current = current::enter(&job, shared.identity(), meta.actor.incarnation, meta.lane());
-            catch(|| future.as_mut().poll(cx))
+            let of = (shared.identity(), meta.actor.incarnation, meta.lane());
+            current::enter(&job, of, || catch(|| future.as_mut().poll(cx)))
         };
         match polled {
             Ok(Poll::Pending) => return Poll::Pending,

@@ -166,9 +166,10 @@ where
     let cx = LaneCx { job };
     let ran = {
         let _context = ContextScope::enter(meta_context(&cx));
-        let _current = current::enter(&cx.job, shared.identity(), cx.incarnation(), lane);
-        let _active = flight::enter(shared.slots.id(slot));
-        cx.job.run(&cx)
+        current::enter(&cx.job, (shared.identity(), cx.incarnation(), lane), || {
+            let _active = flight::enter(shared.slots.id(slot));
+            cx.job.run(&cx)
+        })
     };
     match ran {
         Ran::Over { panicked } => {
