@@ -4,6 +4,10 @@
 //! The word says how many permits are there and how many wait. While somebody waits nobody takes permits past the line: only the
 //! server of the line does. The line is a combining section: who comes leaves its news and raises a counter, and the one that
 //! raised it from zero serves everybody. Nobody waits in a call, and no host code runs inside.
+//!
+//! Who has granted something lets the line go before it goes on, and delivers. So a grant is delivered after the round that it was
+//! made in, however much news comes meanwhile. That news belongs to whoever raises the counter from zero next: somebody else,
+//! or the one that delivered, which looks again.
 
 use super::contain;
 use super::job::Job;
@@ -83,6 +87,9 @@ pub(crate) struct Permits {
     line: UnsafeCell<VecDeque<Arc<Waiter>>>,
     /// Abandoned waiters that may still stand in the line.
     dead: stat::AtomicU64,
+    /// How many grants had not been delivered when another round began.
+    #[cfg(test)]
+    late: stat::AtomicU64,
     deliver: Box<dyn Fn(Job) + Send + Sync>,
 }
 
@@ -109,6 +116,8 @@ impl Permits {
             news: AtomicU64::new(0),
             line: UnsafeCell::new(VecDeque::new()),
             dead: stat::AtomicU64::new(0),
+            #[cfg(test)]
+            late: stat::AtomicU64::new(0),
             deliver: Box::new(deliver),
         }
     }
@@ -165,6 +174,12 @@ impl Permits {
         Acquire::Queued(Waiting(waiter))
     }
 
+    /// How many grants had not been delivered when another round began, summed up.
+    #[cfg(test)]
+    pub(crate) fn late(&self) -> u64 {
+        self.late.load(stat::Ordering::Relaxed)
+    }
+
     /// Gives `count` permits back.
     pub(crate) fn release(&self, count: u32) {
         // ordering: pairs with the compare-and-swap of `acquire_or_queue`, see there.
@@ -190,31 +205,55 @@ impl Permits {
 
     /// Serves the line, or leaves it to who serves at the moment.
     fn serve(&self) {
-        // ordering: acquire what the last server did to the line, release what this thread pushed or gave.
-        if self.news.fetch_add(1, Ordering::AcqRel) != 0 {
-            return;
-        }
         let mut granted = Vec::new();
+        loop {
+            // ordering: acquire what the last server did to the line, release what this thread pushed or gave. Pairs with `let_go`: if
+            // that is first this thread serves; else the one that lets go sees that more has come.
+            if self.news.fetch_add(1, Ordering::AcqRel) != 0 {
+                return;
+            }
+            let more = self.rounds(&mut granted);
+            for job in granted.drain(..) {
+                if let Err(payload) = contain::call(|| (self.deliver)(job)) {
+                    contain::discard(payload);
+                }
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Serves for the one that raised the counter from zero: until something was granted, or no more news come. True if news has come
+    /// that the caller must look after again, once it has delivered.
+    fn rounds(&self, granted: &mut Vec<Job>) -> bool {
         let mut seen = 1;
         loop {
+            #[cfg(test)]
+            self.late.fetch_add(granted.len() as u64, stat::Ordering::Relaxed);
             // SAFETY: the counter was raised from zero by this thread, which has not taken it back to zero since.
-            self.line.with_mut(|line| self.grant(unsafe { &mut *line }, &mut granted));
+            self.line.with_mut(|line| self.grant(unsafe { &mut *line }, granted));
             if mutant("permits.leave_without_look") {
                 self.news.swap(0, Ordering::AcqRel);
-                break;
+                return false;
             }
-            // ordering: as above; news that came during the round keeps the counter up, and this thread serving.
+            if !granted.is_empty() && !mutant("permits.deliver_at_the_end") {
+                return self.let_go(seen);
+            }
+            // ordering: as in `serve`; news that came during the round keeps the counter up, and this thread serving.
             let before = self.news.fetch_sub(seen, Ordering::AcqRel);
             if before == seen {
-                break;
+                return false;
             }
             seen = before - seen;
         }
-        for job in granted {
-            if let Err(payload) = contain::call(|| (self.deliver)(job)) {
-                contain::discard(payload);
-            }
-        }
+    }
+
+    /// Lets the line go, whatever has come. True if there was more than `seen`.
+    fn let_go(&self, seen: u64) -> bool {
+        // ordering: pairs with the addition in `serve`, see there.
+        let more = self.news.swap(0, Ordering::AcqRel) != seen;
+        more && !mutant("permits.let_go_and_forget")
     }
 
     /// One round: takes arrivals in, forgets who left, grants from the front as far as the permits go.
@@ -267,8 +306,8 @@ impl Drop for Permits {
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
     use super::{Acquire, Job, Permits, Waiting};
-    use crate::sync::Arc;
     use crate::sync::stat::{AtomicUsize, Ordering};
+    use crate::sync::{Arc, thread};
 
     /// Permits that run what they grant, and a maker of jobs that note their number.
     fn permits(capacity: u32) -> (Permits, Arc<AtomicUsize>) {
@@ -324,6 +363,27 @@ mod tests {
         assert!(matches!(permits.acquire_or_queue(3, Job::new(|| {})), Acquire::Now(_)));
         let (none, _) = self::permits(0);
         assert!(matches!(none.acquire_or_queue(1, Job::new(|| {})), Acquire::TooMany(_)));
+    }
+
+    #[test]
+    fn b84_a_grant_is_delivered_however_many_keep_coming() {
+        let (permits, ran) = permits(2);
+        assert!(permits.try_acquire(2));
+        let first = queued(&permits, 1, &ran, 0);
+        let traffic = || {
+            while ran.load(Ordering::Relaxed) & 1 == 0 {
+                let later = Job::new(|| {});
+                if let Acquire::Queued(waiting) = permits.acquire_or_queue(2, later) {
+                    assert!(permits.abandon(&waiting), "one permit is out for good");
+                }
+            }
+        };
+        thread::scope(|scope| {
+            (0..3).for_each(|_| drop(scope.spawn(traffic)));
+            permits.release(1);
+        });
+        assert!(!permits.abandon(&first));
+        assert_eq!((permits.late(), permits.available(), permits.waiting()), (0, 0, 0));
     }
 
     #[test]

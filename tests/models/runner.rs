@@ -14,6 +14,8 @@ const BOTH: &[Seeded] = &[
     ("timer.no_second_look", "models::runtime_jobs::b07_an_early_deadline_is_not_slept_past"),
     ("permits.leave_without_look", "models::runtime_jobs::permits_reach_all_who_wait"),
     ("permits.abandon_without_serving", "models::runtime_jobs::b84_who_gives_up_makes_way"),
+    ("permits.deliver_at_the_end", "models::runtime_jobs::b84_a_grant_is_delivered_before_the_line_is_served_again"),
+    ("permits.let_go_and_forget", "models::runtime_jobs::b84_a_grant_is_delivered_before_the_line_is_served_again"),
     ("flight.seal_by_store", "models::flight_state::two_publishers_and_a_cancel"),
     ("flight.claim_ignores_gates", "models::flight_state::gates_against_admission"),
     ("flight.failure_after_drop", "models::flight_state::gates_against_admission"),

@@ -196,3 +196,25 @@ fn b84_who_gives_up_makes_way() {
         assert_eq!((granted.load(Ordering::Acquire), permits.available(), permits.waiting()), (1, 0, 0));
     });
 }
+
+/// A grant is delivered before its server serves another round, and what came meanwhile is not forgotten over that.
+#[test]
+fn b84_a_grant_is_delivered_before_the_line_is_served_again() {
+    check(|| {
+        let permits = Arc::new(Permits::new(2, Job::run));
+        let granted = Arc::new(AtomicUsize::new(0));
+        assert!(permits.try_acquire(2));
+        let first = acquire(&permits, 1, &granted);
+        assert!(matches!(first, Acquire::Queued(_)));
+        let releases = [(); 2].map(|()| {
+            let permits = permits.clone();
+            thread::spawn(move || permits.release(1))
+        });
+        drop(acquire(&permits, 1, &granted));
+        for thread in releases {
+            thread.join().unwrap();
+        }
+        assert_eq!(permits.late(), 0, "a grant waited while its server went on");
+        assert_eq!((granted.load(Ordering::Acquire), permits.available(), permits.waiting()), (2, 0, 0));
+    });
+}
