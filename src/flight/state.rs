@@ -459,13 +459,6 @@ impl StateWord {
             super::waits::nudge();
         }
     }
-
-    /// A word in any state, for tests at the limits of its counts.
-    #[cfg(test)]
-    pub(crate) fn with_counts(phase: Phase, gates: u64, owners: u64) -> Self {
-        assert!(gates <= GATES_MAX && owners <= OWNERS_MAX);
-        Self(AtomicU64::new(phase as u64 | gates << GATE_SHIFT | owners << OWNER_SHIFT))
-    }
 }
 
 #[inline]

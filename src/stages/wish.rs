@@ -42,6 +42,14 @@ pub(crate) struct Standing<H: Host> {
 type Attempt<H> = Wished<Standing<H>>;
 pub(crate) type Refusal<H> = Wished<Option<StageError<H>>>;
 
+impl<H: Host> Refusal<H> {
+    /// Whether there are as many owners as can be counted: to look again would find the same.
+    pub(crate) fn is_for_want_of_room(&self) -> bool {
+        let Answered(Some(StageError::Interrupted(why))) = self else { return false };
+        matches!(**why, Interrupt::TooManyWaiters)
+    }
+}
+
 /// The place of one waiter.
 pub(crate) type Waiter<T, H> = Arc<Completion<Arc<T>, StageError<H>>>;
 

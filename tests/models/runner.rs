@@ -30,6 +30,7 @@ const BOTH: &[Seeded] = &[
     ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_starts_analysis"),
     ("gate.failure_after_drop", "models::stages_edges::who_passes_the_gate_has_seen_the_failure"),
     ("edge.held_for_nobody", "models::stages_edges::an_owner_that_goes_while_it_registers_leaves_no_demand"),
+    ("edge.refuse_forgets", "models::stages_edges::a_refused_edge_is_answered_by_one"),
     ("tickets.look_first", "models::stages_tickets::work_is_never_left_without_a_ticket"),
     ("origin.forget_any", "models::stages_origin::of_two_that_ask_beside_a_withdrawal_one_is_the_first_or_none"),
     ("origin.no_take_over", "models::stages_origin::of_two_that_ask_beside_a_withdrawal_one_is_the_first_or_none"),

@@ -296,3 +296,30 @@ fn what_is_registered_while_the_file_moves_on_is_taken_in_by_the_new_generation(
         assert_eq!(owner.taken.load(Ordering::Acquire), 1 << 8, "nobody took it in");
     });
 }
+
+/// An edge that its producer had no room for is answered once, to its set or to the one that took it over, or is withdrawn.
+#[test]
+fn a_refused_edge_is_answered_by_one() {
+    check(|| {
+        let (set, next) = (Set::waiting_for(1), Set::waiting_for(2));
+        let edge = Edge::to(&set);
+        let registrar = {
+            let edge = edge.clone();
+            thread::spawn(move || {
+                let Some(taken) = edge.target.refuse() else { return false };
+                taken.target.answered(true);
+                true
+            })
+        };
+        // The set has been put out of its place, and its edge goes over; then the successor goes too.
+        if edge.target.move_over(next.clone()) {
+            next.answered(false);
+        }
+        let withdrawn = edge.target.take();
+        let refused = registrar.join().unwrap();
+        assert_eq!(withdrawn.map(|taken| taken.held), (!refused).then_some(false), "one of the two has it");
+        let opened = |set: &Set| set.opened.load(Ordering::Acquire);
+        assert_eq!(opened(&set) + opened(&next), u64::from(refused));
+        assert_eq!(Arc::strong_count(&set), 1);
+    });
+}

@@ -4,6 +4,25 @@
 
 use super::*;
 
+impl StateWord {
+    /// A word in any state.
+    fn with_counts(phase: Phase, gates: u64, owners: u64) -> Self {
+        assert!(gates <= GATES_MAX && owners <= OWNERS_MAX);
+        Self(AtomicU64::new(phase as u64 | gates << GATE_SHIFT | owners << OWNER_SHIFT))
+    }
+
+    /// Adds owners until no more can be counted. How many.
+    pub(crate) fn crowd(&self) -> u64 {
+        let before = self.update(|word| Ok::<_, ()>(word | OWNERS_MAX << OWNER_SHIFT));
+        OWNERS_MAX - before.map_or(0, owners)
+    }
+
+    /// Takes added owners away.
+    pub(crate) fn thin(&self, by: u64) {
+        let _ = self.update(|word| Ok::<_, ()>(word - by * OWNER));
+    }
+}
+
 #[test]
 fn b107_a_gate_or_an_owner_too_many_is_refused_and_changes_nothing() {
     let word = StateWord::with_counts(Phase::Waiting, GATES_MAX, OWNERS_MAX);

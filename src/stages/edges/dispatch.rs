@@ -8,9 +8,10 @@ use super::super::host::Host;
 use super::super::revision::Revision;
 use super::super::run::{self, AnalysisRef};
 use super::super::slot::Slot;
+use super::edge::Edge;
 use super::seek::{Verdict, is_wanting, seek, urge, verdict};
-use super::set::DependencySet;
-use crate::flight::{FlightRef, catch};
+use super::set::{Blocker, DependencySet};
+use crate::flight::{FlightRef, Interrupt, catch};
 use crate::runtime::Priority;
 use crate::sync::Arc;
 use crate::sync::epoch;
@@ -150,8 +151,10 @@ fn meet_blockers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, artifact:
         if let Some(failure) = set.failure() {
             return Dispatch::Fail(failure);
         }
+        // What has failed then has moved on, or is tried again.
+        set.classify();
         if set.gate.is_open() {
-            return Dispatch::Go;
+            return set.failure().map_or(Dispatch::Go, Dispatch::Fail);
         }
     }
     // The claim goes back, unless the execution has been ended meanwhile.
@@ -167,25 +170,37 @@ fn meet_blockers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, artifact:
 }
 
 impl<H: Host> DependencySet<H> {
-    /// The failure of a blocker, as its visible revision tells it. One that has moved on, or is tried again, is asked for anew.
-    fn failure(self: &Arc<Self>) -> Option<StageError<H>> {
+    /// The failure of a blocker, as its visible revision tells it, or that this had no room for the one who asked.
+    fn failure(&self) -> Option<StageError<H>> {
         for blocker in &self.blockers {
             let Some(producer) = blocker.producer.upgrade() else { continue };
             let Some(revision) = visible(&producer) else { continue };
-            if verdict(&revision) != Verdict::Failed {
-                continue;
-            }
-            let failed = |result: Option<Option<StageError<H>>>| result.flatten();
-            let cause = failed(revision.analysis.result().map(|result| result.as_ref().err().cloned()))
-                .or_else(|| failed(revision.source.result().map(|result| result.as_ref().err().cloned())));
+            let cause = match verdict(&revision) {
+                Verdict::Failed => cause(&revision),
+                Verdict::Pending if blocker.is_refused_by(&revision) => Some(Interrupt::TooManyWaiters.into()),
+                _ => None,
+            };
             if let Some(cause) = cause {
                 // To copy a name is the host's code.
                 let failure = catch(|| StageError::dependency_failed(producer.file().clone(), cause));
-                return Some(failure.unwrap_or_else(|report| crate::flight::Interrupt::Panicked(report).into()));
+                return Some(failure.unwrap_or_else(|report| Interrupt::Panicked(report).into()));
             }
         }
-        self.classify();
         None
+    }
+}
+
+/// What the Analysis of `revision`, or Source before it, has failed with.
+fn cause<H: Host>(revision: &Revision<H>) -> Option<StageError<H>> {
+    let analysis = revision.analysis.result().and_then(|result| result.as_ref().err());
+    analysis.or_else(|| revision.source.result().and_then(|result| result.as_ref().err())).cloned()
+}
+
+impl<H: Host> Blocker<H> {
+    /// Whether the edge that has asked last asked `revision`, and found no room there.
+    fn is_refused_by(&self, revision: &Arc<Revision<H>>) -> bool {
+        let asked = |edge: &Arc<Edge<H>>| std::ptr::eq(edge.producer.as_ptr(), Arc::as_ptr(revision));
+        self.edge.get().is_some_and(|edge| edge.target.is_refused() && asked(&edge))
     }
 }
 

@@ -9,7 +9,7 @@ use super::super::origin::Asker;
 use super::super::revision::{Revision, leave};
 use super::super::slot::{Kind, Slot};
 use super::super::submit::{try_again, visible_or_first};
-use super::super::wish::{own_analysis, own_source, start, start_source};
+use super::super::wish::{Refusal, own_analysis, own_source, start, start_source};
 use super::edge::{Consumers, Edge};
 use super::set::DependencySet;
 use crate::flight::{Phase, nudge};
@@ -87,8 +87,14 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
         }
         let asks = Asks::of(&set);
         drop(set);
-        if hang((&slot, &revision), &consumers, &edge, &asks) {
-            return;
+        match hang((&slot, &revision), &consumers, &edge, &asks) {
+            Hung::Told => return,
+            Hung::Full => {
+                // To ask again would find the same: the owner fails when it meets the blocker, unless that has ended by then.
+                let taken = edge.target.refuse();
+                return taken.into_iter().for_each(|taken| taken.target.answered_failed());
+            }
+            Hung::LookAgain => {}
         }
         // Whoever ends the revision may have answered already; else the unit is in hand again, perhaps a successor's.
         let Some(taken) = edge.target.take() else { return };
@@ -135,25 +141,40 @@ fn urgency<H: Host>(set: &DependencySet<H>) -> Priority {
     set.gate.priority().min(Priority::Interactive)
 }
 
-/// Makes `edge` one of those who want the Analysis of `revision`, and sees to its start. False if the revision admits nothing any
-/// more.
+/// What became of an edge.
+enum Hung {
+    /// It hangs, or has been told.
+    Told,
+    /// The revision admits nothing any more.
+    LookAgain,
+    /// The revision has as many owners as can be counted.
+    Full,
+}
+
+impl Hung {
+    fn refused<H: Host>(refusal: &Refusal<H>) -> Self {
+        if refusal.is_for_want_of_room() { Self::Full } else { Self::LookAgain }
+    }
+}
+
+/// Makes `edge` one of those who want the Analysis of `revision`, and sees to its start.
 fn hang<H: Host>(
     (slot, revision): (&Arc<Slot<H>>, &Arc<Revision<H>>),
     consumers: &Consumers<H>,
     edge: &Arc<Edge<H>>,
     asks: &Asks,
-) -> bool {
-    if own_source(slot, revision, &asks.asker).is_err() {
-        return false;
+) -> Hung {
+    if let Err(refusal) = own_source(slot, revision, &asks.asker) {
+        return Hung::refused(&refusal);
     }
-    if own_analysis(slot, revision, &asks.asker).is_err() {
+    if let Err(refusal) = own_analysis(slot, revision, &asks.asker) {
         revision.leave_source(slot);
-        return false;
+        return Hung::refused(&refusal);
     }
     let undo = || {
         leave(slot, &revision.analysis, &revision.origins.analysis);
         revision.leave_source(slot);
-        false
+        Hung::LookAgain
     };
     if !consumers.push(edge.clone()) {
         return undo();
@@ -176,7 +197,7 @@ fn hang<H: Host>(
     if let Some(kind) = ticket {
         slot.post(kind);
     }
-    true
+    Hung::Told
 }
 
 /// Makes what is waited for as urgent as the set has become.
@@ -226,5 +247,71 @@ fn tell<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, consumers: &Consum
     if moved {
         // Who waits for an owner inside a job helps with what stands before it: that is another flight now.
         nudge();
+    }
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use crate::flight::Interrupt;
+    use crate::runtime::{Driver, Pool, Runtime};
+    use crate::stages::{Dependencies, Host, Registered, Request, StageCx, StageError, Stages};
+    use std::convert::Infallible;
+
+    struct Plain;
+
+    impl Host for Plain {
+        type File = u8;
+        type Text = ();
+        type Source = ();
+        type Analysis = ();
+        type Artifact = ();
+        type Profile = u8;
+        type Error = Infallible;
+
+        fn load(&self, _: &u8) -> Result<Option<()>, Infallible> {
+            Ok(Some(()))
+        }
+
+        fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
+            Ok(())
+        }
+
+        fn source_pool(&self) -> Pool {
+            Pool::Workers
+        }
+    }
+
+    #[test]
+    fn b107_a_blocker_that_as_many_want_as_can_be_counted_fails_its_owner_typed() {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let stages = Stages::new(&runtime, Plain);
+        let artifact = || stages.submit_request(Request::artifact(1, 0)).wait();
+        stages.submit_request(Request::source(2)).wait().unwrap();
+        stages.submit_request(Request::analysis(1)).wait().unwrap();
+        let core = stages.core();
+        let slot = core.live(core.stripes.hash(&2).unwrap(), &2).unwrap().unwrap();
+        let blocker = slot.visible(&crate::sync::epoch::pin()).unwrap().share();
+        let added = blocker.analysis.word().crowd();
+        let late = Dependencies::none().with_blockers([2]);
+        assert_eq!(stages.register_resolved_deps(&1, late), Registered::Now, "and it comes back");
+        for _ in 0..2 {
+            let Err(error) = artifact() else { panic!("its blocker has not been analysed") };
+            let failure = error.dependency().expect("it is the blocker's failure");
+            let StageError::Interrupted(why) = failure.cause() else { panic!("another cause: {error}") };
+            assert_eq!((*failure.file(), &**why), (2, &Interrupt::TooManyWaiters));
+            assert_eq!(stages.dependency_occupancy().edges, 0);
+        }
+        blocker.analysis.word().thin(added);
+        assert!(artifact().is_ok(), "there is room again");
+        assert!(stages.try_get_analysis(&2).is_some());
+        assert_eq!(stages.dependency_occupancy(), Default::default());
     }
 }

@@ -16,6 +16,7 @@ const HELD: usize = 1;
 /// | `take` | who answers the edge, or withdraws it | a second answer; an answer to who has withdrawn |
 /// | `move_over` | who ends the old target, alone | an answer that goes to nobody |
 /// | `hold` | who registers the edge, once it counts as demand | demand that nobody withdraws, or that two do |
+/// | `refuse` | who could not register the edge | a target that goes on as if it had been answered |
 #[derive(Debug)]
 pub(crate) struct Target<S>(AtomicPtr<S>);
 
@@ -55,6 +56,24 @@ impl<S> Target<S> {
         let target = plain(word);
         // SAFETY: the count that `new` or `move_over` left here, taken out of the one place where it stood.
         (!target.is_null()).then(|| Taken { target: unsafe { Arc::from_raw(target) }, held: word.addr() & HELD != 0 })
+    }
+
+    /// As `take`, for an edge that the producer had no room for: it is remembered.
+    pub(crate) fn refuse(&self) -> Option<Taken<S>> {
+        let refused = ptr::null_mut::<S>().map_addr(|address| address | HELD);
+        // ordering: as in `take`.
+        let word = self.0.swap(refused, Ordering::AcqRel);
+        let target = plain(word);
+        debug_assert!(target.is_null() || word.addr() & HELD == 0, "what was refused was never registered");
+        // SAFETY: as in `take`.
+        let taken = (!target.is_null()).then(|| Taken { target: unsafe { Arc::from_raw(target) }, held: false });
+        taken.filter(|_| !mutant("edge.refuse_forgets"))
+    }
+
+    /// Whether the producer had no room for the edge.
+    pub(crate) fn is_refused(&self) -> bool {
+        let word = self.0.load(Ordering::Acquire);
+        plain(word).is_null() && word.addr() & HELD != 0
     }
 
     /// Says that demand is held for the edge. False if it has been taken: then the caller withdraws the demand itself.
