@@ -59,6 +59,10 @@ pub(crate) struct Tallies {
     pub(crate) busy_nanos: Tally,
     /// Jobs that it dropped unrun, at shutdown.
     pub(crate) dropped: Tally,
+    /// Jobs that it took from shared queues, by priority.
+    pub(crate) fetched: [Tally; 4],
+    /// Jobs that it brought from elsewhere and then took from where it kept them, by priority.
+    pub(crate) unpacked: [Tally; 4],
 }
 
 /// The counters of one worker, alone on their cache lines.
@@ -90,6 +94,8 @@ pub struct WorkerReport {
     pub busy: Duration,
     /// Jobs that it dropped unrun, at shutdown.
     pub dropped: u64,
+    /// How long the oldest job that waits in its own queues has waited, by priority: see [`Counters::oldest_waiting`].
+    pub oldest_waiting: [Option<Duration>; 4],
 }
 
 impl WorkerReport {
@@ -106,6 +112,7 @@ impl WorkerReport {
             spins: from.spins.get(),
             busy: Duration::from_nanos(from.busy_nanos.get()),
             dropped: from.dropped.get(),
+            oldest_waiting: [None; 4],
         }
     }
 }
@@ -120,6 +127,13 @@ pub struct Counters {
     pub workers: Vec<WorkerReport>,
     /// Jobs that wait, by priority from most to least urgent; a hint while others push and pop.
     pub queued: [usize; 4],
+    /// How long the oldest job that waits has waited, by priority from most to least urgent; `None` where none waits.
+    ///
+    /// An age counts from the first snapshot that found the job waiting, on the runtime's clock: no job's time is taken when it is
+    /// pushed. So the first snapshot tells zero, and who takes one every second is told no age too old, and none too young by
+    /// more than a second or an eighth, whichever is more. The continuation that a worker runs next counts as waiting in `queued`, and has
+    /// no age. In a forked child there are no ages.
+    pub oldest_waiting: [Option<Duration>; 4],
     /// Sleepers woken by threads that are no workers.
     pub outside_wakes: u64,
     /// Jobs run by threads that drive a runtime without workers.

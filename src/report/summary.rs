@@ -102,6 +102,7 @@ mod tests {
             spins: 0,
             busy: Duration::from_millis(busy_millis),
             dropped: 0,
+            oldest_waiting: [None; 4],
         }
     }
 

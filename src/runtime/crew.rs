@@ -12,6 +12,7 @@ use super::fifo::{Fifo, Tap};
 use super::hot::HotSlot;
 use super::job::Job;
 use super::place::{LEVELS, Pool};
+use super::waiting::Line;
 use crate::observe::{Tally, WorkerCounters, WorkerId, WorkerKind};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal, Stealer, Worker as Queue};
@@ -48,6 +49,8 @@ pub(crate) struct Slot {
     taps: OnceLock<Taps>,
     /// Whom to unpark; set when the thread starts.
     thread: OnceLock<Thread>,
+    /// Jobs that thieves took from what the worker has brought, by level.
+    robbed: [Tally; LEVELS],
     pub(crate) counters: WorkerCounters,
     /// The CPU that it is pinned to, plus one.
     pub(crate) pinned: stat::AtomicUsize,
@@ -60,6 +63,7 @@ impl Slot {
             hot: HotSlot::new(),
             taps: OnceLock::new(),
             thread: OnceLock::new(),
+            robbed: std::array::from_fn(|_| Tally::default()),
             counters: WorkerCounters::default(),
             pinned: stat::AtomicUsize::new(0),
         }
@@ -93,7 +97,10 @@ impl Slot {
         for (level, taps) in self.loaded() {
             loop {
                 match taps.brought[level].steal_batch_and_pop(&brought[level]) {
-                    Steal::Success(job) => return Some((level, job)),
+                    Steal::Success(job) => {
+                        self.robbed[level].add_shared(1 + brought[level].len() as u64);
+                        return Some((level, job));
+                    }
                     Steal::Empty => break,
                     Steal::Retry => {}
                 }
@@ -103,6 +110,17 @@ impl Slot {
             }
         }
         None
+    }
+
+    /// The two queues of each level, its own and what it has brought: how many have left, and how many wait.
+    pub(crate) fn lines(&self) -> [[Line; 2]; LEVELS] {
+        let Some(taps) = self.taps.get() else { return [[Line::default(); 2]; LEVELS] };
+        std::array::from_fn(|level| {
+            let (left, waiting) = taps.own[level].line();
+            let unpacked = self.counters.unpacked[level].get().wrapping_add(self.robbed[level].get());
+            let brought = Line { left: unpacked as u32, waiting: taps.brought[level].len() };
+            [Line { left, waiting }, brought]
+        })
     }
 
     /// How many jobs wait at each level here.
@@ -376,6 +394,14 @@ impl Crew {
             }
         }
         dropped
+    }
+
+    /// The shared queue of each level: how many have left, and how many wait.
+    pub(crate) fn lines(&self) -> [Line; LEVELS] {
+        std::array::from_fn(|level| {
+            let fetched = self.slots().iter().map(|slot| slot.counters.fetched[level].get());
+            Line { left: fetched.fold(0, u64::wrapping_add) as u32, waiting: self.injectors[level].len() }
+        })
     }
 
     /// How many jobs wait at each level.

@@ -8,6 +8,7 @@ use super::current;
 use super::engine::Engine;
 use super::job::Job;
 use super::place::{LEVELS, Place, Priority};
+use super::waiting::Line;
 use crate::sync::queue::{Injector, Steal};
 use crate::sync::{CachePadded, Mutex, stat};
 use std::collections::VecDeque;
@@ -56,11 +57,15 @@ struct Inline {
 struct Turn {
     cursor: Cursor,
     streak: u8,
+    /// Jobs that have left the queue of each level; goes round.
+    left: [u32; LEVELS],
 }
 
 struct Seeded {
     random: u64,
     jobs: VecDeque<(Place, Job)>,
+    /// Jobs of each level that have left; goes round.
+    left: [u32; LEVELS],
 }
 
 impl Driven {
@@ -76,7 +81,11 @@ impl Driven {
 
     /// Jobs run in an order that depends on the seed alone, as long as one thread drives at a time.
     pub(crate) fn seeded(seed: u64) -> Self {
-        Self::of(Order::Seeded(Mutex::new(Seeded { random: seed ^ 0x9e37_79b9_7f4a_7c15, jobs: VecDeque::new() })))
+        Self::of(Order::Seeded(Mutex::new(Seeded {
+            random: seed ^ 0x9e37_79b9_7f4a_7c15,
+            jobs: VecDeque::new(),
+            left: [0; LEVELS],
+        })))
     }
 
     fn of(order: Order) -> Self {
@@ -151,7 +160,10 @@ impl Driven {
                 let mut seeded = seeded.lock();
                 let count = seeded.jobs.len() as u64;
                 let at = if count == 0 { 0 } else { seeded.next() % count };
-                seeded.jobs.swap_remove_front(at as usize)
+                let found = seeded.jobs.swap_remove_front(at as usize)?;
+                let left = &mut seeded.left[found.0.priority.level()];
+                *left = left.wrapping_add(1);
+                Some(found)
             }
         }
     }
@@ -189,6 +201,21 @@ impl Driven {
         dropped
     }
 
+    /// The jobs of each level: how many have left, and how many wait.
+    pub(crate) fn lines(&self) -> [Line; LEVELS] {
+        match &self.order {
+            Order::Priority(inline) => {
+                let left = inline.turn.lock().left;
+                std::array::from_fn(|level| Line { left: left[level], waiting: inline.queues[level].len() })
+            }
+            Order::Seeded(seeded) => {
+                let seeded = seeded.lock();
+                let waiting = |level| seeded.jobs.iter().filter(|(place, _)| place.priority.level() == level).count();
+                std::array::from_fn(|level| Line { left: seeded.left[level], waiting: waiting(level) })
+            }
+        }
+    }
+
     pub(crate) fn add_depths(&self, depths: &mut [usize; LEVELS]) {
         match &self.order {
             Order::Priority(inline) => {
@@ -222,6 +249,7 @@ impl Inline {
             let (level, after) = turn.cursor.choose(ready);
             if let Some(found) = steal(&self.queues[level]) {
                 turn.cursor = after;
+                turn.left[level] = turn.left[level].wrapping_add(1);
                 return Some(found);
             }
             ready &= !(1 << level);

@@ -13,7 +13,8 @@ use super::job::Job;
 use super::place::{LEVELS, Place, Pool};
 use super::threads::Threads;
 use super::timer::Timer;
-use crate::observe::{Counters, Event, Observer, Tally, WorkerId, WorkerReport};
+use super::waiting::Ages;
+use crate::observe::{Counters, Event, Observer, Tally, WorkerId, WorkerKind, WorkerReport};
 use crate::sync::stat::Ordering;
 use crate::sync::{Arc, OnceLock};
 use std::any::Any;
@@ -84,6 +85,8 @@ pub(crate) struct Engine {
     pub(crate) outside_panics: Tally,
     pub(crate) outside_dropped: Tally,
     pub(crate) spares_missing: Tally,
+    /// What snapshots have seen of the queues.
+    ages: Ages,
 }
 
 impl AsRef<Threads> for Engine {
@@ -127,6 +130,7 @@ impl Engine {
             outside_panics: Tally::default(),
             outside_dropped: Tally::default(),
             spares_missing: Tally::default(),
+            ages: Ages::default(),
         }
     }
 
@@ -304,7 +308,35 @@ impl Engine {
         counters.outside_panics = self.outside_panics.get();
         counters.dropped += self.outside_dropped.get();
         counters.spares_missing = self.spares_missing.get();
+        if !self.is_forked() {
+            self.add_ages(&mut counters);
+        }
         counters
+    }
+
+    /// Adds how long what waits has waited.
+    fn add_ages(&self, counters: &mut Counters) {
+        // The shared queues first: their number does not grow.
+        let shared = self.crews.iter().map(Crew::lines).chain(self.driven.iter().map(Driven::lines));
+        let mut lines: Vec<_> = shared.flatten().collect();
+        let own_from = lines.len();
+        for crew in &self.crews {
+            // Also of threads that may be started later, so that each queue has its place.
+            lines.extend((0..crew.capacity()).flat_map(|index| crew.slot(index).lines()).flatten());
+        }
+        let ages = self.ages.look(&lines, counters.executed(), self.now());
+        let older = |oldest: &mut Option<Duration>, age: Option<Duration>| *oldest = (*oldest).max(age);
+        for (line, age) in ages[..own_from].iter().enumerate() {
+            older(&mut counters.oldest_waiting[line % LEVELS], *age);
+        }
+        for report in &mut counters.workers {
+            let before = if report.worker.kind == WorkerKind::Io { self.crews[0].capacity() } else { 0 };
+            let ages = ages[own_from..].chunks_exact(2 * LEVELS).nth(before + report.worker.index);
+            for (level, ages) in ages.into_iter().flat_map(|ages| ages.chunks_exact(2)).enumerate() {
+                report.oldest_waiting[level] = ages[0].max(ages[1]);
+                older(&mut counters.oldest_waiting[level], report.oldest_waiting[level]);
+            }
+        }
     }
 }
 
@@ -318,4 +350,4 @@ impl Drop for Engine {
     }
 }
 
-const _: () = assert!(LEVELS == 4, "Counters::queued has four entries");
+const _: () = assert!(LEVELS == 4, "Counters has four entries a row");

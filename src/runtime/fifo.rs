@@ -163,11 +163,16 @@ impl<T> Ring<T> {
     }
 
     fn len(&self) -> usize {
+        self.line().1
+    }
+
+    /// How many items were claimed, which goes round, and how many are left.
+    fn line(&self) -> (u32, usize) {
         // ordering: a hint, or behind a barrier of the caller's.
         let (_, next) = halves(self.head.load(Ordering::Acquire));
         let count = self.tail.load(Ordering::Acquire).wrapping_sub(next) as usize;
         // With a head that is older than the tail it may seem to hold more than it can.
-        count.min(self.cells.len())
+        (next, count.min(self.cells.len()))
     }
 }
 
@@ -306,6 +311,12 @@ impl<T> Tap<T> {
     /// How many are queued; a hint while others push and pop.
     pub(crate) fn len(&self) -> usize {
         self.0.all().map(Ring::len).sum()
+    }
+
+    /// How many were taken, by whomever, which goes round; and how many are queued.
+    pub(crate) fn line(&self) -> (u32, usize) {
+        let add = |(taken, left): (u32, usize), ring: (u32, usize)| (taken.wrapping_add(ring.0), left + ring.1);
+        self.0.all().map(Ring::line).fold((0, 0), add)
     }
 }
 

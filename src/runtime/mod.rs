@@ -29,6 +29,7 @@ mod start;
 mod stripe;
 mod threads;
 mod timer;
+mod waiting;
 mod worker;
 
 pub use affinity::Pinning;

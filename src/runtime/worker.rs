@@ -248,6 +248,7 @@ impl Worker {
         if self.brings.get() & (1 << level) != 0 {
             let brought = self.brought[level].pop();
             if brought.is_some() {
+                self.slot().counters.unpacked[level].add(1);
                 return brought;
             }
             self.brings.set(self.brings.get() & !(1 << level));
@@ -291,8 +292,7 @@ impl Worker {
             return Some(job);
         }
         self.ran_empty(level);
-        if outside && let Some(job) = self.crew().take_injected(level, &self.brought[level]) {
-            self.has_brought(level);
+        if outside && let Some(job) = self.fetch(level) {
             self.streak.set(0);
             return Some(job);
         }
@@ -311,6 +311,14 @@ impl Worker {
         None
     }
 
+    /// Takes some jobs of the shared queue along, and one at once. For a worker that has brought none of that level before.
+    fn fetch(&self, level: usize) -> Option<Job> {
+        let job = self.crew().take_injected(level, &self.brought[level])?;
+        self.slot().counters.fetched[level].add(1 + self.brought[level].len() as u64);
+        self.has_brought(level);
+        Some(job)
+    }
+
     /// Brings a few jobs from the shared queue, so that outside work is never shut out: before the worker's own, unless some of
     /// those there are its own and younger.
     fn take_along(&self, level: usize) {
@@ -319,6 +327,7 @@ impl Worker {
         }
         for _ in 0..OUTSIDE_TAKE {
             let Some(job) = self.crew().take_one_injected(level) else { break };
+            self.slot().counters.fetched[level].add(1);
             self.brought[level].push(job);
         }
         self.has_brought(level);
@@ -397,8 +406,7 @@ impl Worker {
     fn take_elsewhere(&self, hot: bool) -> Option<Job> {
         let crew = self.crew();
         for level in crew.injectors_with_work() {
-            if let Some(job) = crew.take_injected(level, &self.brought[level]) {
-                self.has_brought(level);
+            if let Some(job) = self.fetch(level) {
                 return Some(job);
             }
         }

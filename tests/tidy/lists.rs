@@ -170,6 +170,7 @@ pub(crate) const LOCKS: &[Listed] = &[
     ("src/flight/graph.rs", "the wait graph: only threads that wait inside a job come here"),
     ("src/runtime/driven.rs", "whose turn it is when several threads drive; not on any path of a runtime with threads"),
     ("src/runtime/threads.rs", "threads are started and joined: start and stop only"),
+    ("src/runtime/waiting.rs", "what earlier snapshots have seen of the queues; no job passes by"),
     ("src/runtime/timer.rs", "the heap of deadlines, between the timer's thread and a shutdown; arming takes no lock"),
     ("src/sync/mod.rs", "the door wraps the lock of the world that is built"),
     ("src/sync/standin.rs", "stand-in queues exist only under loom"),
