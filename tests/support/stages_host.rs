@@ -188,14 +188,19 @@ const LOST: Duration = Duration::from_secs(20);
 impl Gate {
     /// Arrives, and stays until the gate is open.
     pub(crate) fn pass(&self) {
+        self.pass_within(LOST);
+    }
+
+    /// As `pass`, where the test has more to do before it opens the gate than is lost otherwise.
+    pub(crate) fn pass_within(&self, limit: Duration) {
         let (state, changed) = &*self.0;
         let mut state = state.lock().unwrap();
         state.0 += 1;
         changed.notify_all();
         let begun = Instant::now();
         while !state.1 {
-            state = changed.wait_timeout(state, LOST).unwrap().0;
-            assert!(begun.elapsed() < LOST, "nobody opened the gate");
+            state = changed.wait_timeout(state, limit).unwrap().0;
+            assert!(begun.elapsed() < limit, "nobody opened the gate");
         }
     }
 
