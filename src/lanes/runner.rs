@@ -21,7 +21,7 @@ use super::queue::Queues;
 use super::slots::InSlot;
 use super::turn::{Admitted, Visit};
 use crate::admission::ContextScope;
-use crate::flight;
+use crate::flight::{self, OnUnwind};
 use crate::sync::Arc;
 use crate::sync::stat::Ordering;
 
@@ -164,6 +164,7 @@ where
         return Then::Over;
     }
     let cx = LaneCx { job };
+    let unwound = OnUnwind::call(|| unwound(shared, &cx.job, slot));
     let ran = {
         let _context = ContextScope::enter(meta_context(&cx));
         current::enter(&cx.job, (shared.identity(), cx.incarnation(), lane), || {
@@ -171,6 +172,7 @@ where
             cx.job.run(&cx)
         })
     };
+    unwound.disarm();
     match ran {
         Ran::Over { panicked } => {
             let spare = spare.filter(|_| !panicked && may_go_on(shared, &cx.job, held));
@@ -279,6 +281,21 @@ where
     next
 }
 
+/// The engine's own code has panicked while a job was in a slot: the job ends as panicked, and the slot goes to another runner.
+#[cold]
+fn unwound<K, C>(shared: &Arc<Shared<K, C>>, job: &JobRef<K, C>, slot: usize)
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let meta = job.meta();
+    shared.slots.end(slot, Some(meta.class()));
+    meta.state.finish();
+    release(meta, meta.lane() == LaneKind::Mutating);
+    job.answer(LaneError::Panicked(flight::in_the_engine()));
+    shared.launch(slot);
+}
+
 /// A build is over, and its install is queued.
 fn built<K, C>(shared: &Arc<Shared<K, C>>, job: JobRef<K, C>, slot: usize)
 where
@@ -323,5 +340,34 @@ where
     over(&shared, &job, slot, panicked, None);
     if let Some(slot) = shared.stop(slot) {
         shared.launch(slot);
+    }
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use crate::flight::broken;
+    use crate::lanes::{LaneError, LaneKind, Lanes, LanesConfig};
+    use crate::runtime::{Driver, Runtime};
+
+    #[test]
+    fn b53_a_bug_of_the_engine_while_a_job_is_in_a_slot_answers_it_and_costs_no_slot() {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let lanes: Lanes<u8, ()> = Lanes::new(&runtime, LanesConfig::preset(2, 1, 1, 1)).unwrap();
+        for (lane, next) in [(LaneKind::PureRead, Ok(3)), (LaneKind::Mutating, Err(LaneError::Fatal))] {
+            assert!(lanes.register(0, ()));
+            let mut job = lanes.submit(&0, lanes.job(lane, |_| 1));
+            broken(|| while !job.is_resolved() && runtime.drive_one() {});
+            let answer = job.try_get();
+            assert!(matches!(answer, Some(Err(LaneError::Panicked(_)))), "{lane}: {answer:?}");
+            let mut after = lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| 3));
+            runtime.drive_all();
+            assert_eq!(after.try_get(), Some(next));
+            assert!(lanes.register(1, ()));
+            let mut other = lanes.submit(&1, lanes.job(LaneKind::Mutating, |_| 4));
+            runtime.drive_all();
+            assert_eq!(other.try_get(), Some(Ok(4)), "the slot is there again");
+            assert!(lanes.remove(&0) && lanes.remove(&1));
+        }
+        lanes.shutdown();
     }
 }
