@@ -5,9 +5,13 @@
 mod host;
 
 use host::Memory;
-use shardrun::{CountedRun, Driver, Plan, Request, Runtime, Stages, TaskId};
+use shardrun::{
+    CountedRun, Dependencies, Driver, Host, Moved, Plan, Removed, Request, Runtime, StageCx, Stages, TaskId,
+};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::convert::Infallible;
+use std::hash::{Hash, Hasher};
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -135,6 +139,94 @@ fn a_request_that_is_satisfied_and_a_read_allocate_nothing() {
 }
 
 /// Layers of a hundred tasks, each task after three of the layer before.
+/// A name that notes how often it is hashed and compared, on this thread.
+#[derive(Clone, Copy, Debug)]
+struct Name(u64);
+
+thread_local! {
+    static LOOKS: Cell<u64> = const { Cell::new(0) };
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        LOOKS.set(LOOKS.get() + 1);
+        self.0 == other.0
+    }
+}
+
+impl Eq for Name {}
+
+impl Hash for Name {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        LOOKS.set(LOOKS.get() + 1);
+        state.write_u64(self.0);
+    }
+}
+
+/// Every file is there, and is blocked by the next but one that has its parity.
+struct Named;
+
+impl Host for Named {
+    type File = Name;
+    type Text = ();
+    type Source = ();
+    type Analysis = ();
+    type Artifact = ();
+    type Profile = u8;
+    type Error = Infallible;
+
+    fn load(&self, _: &Name) -> Result<Option<()>, Infallible> {
+        Ok(Some(()))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+}
+
+/// What the end of a generation allocates and how often it looks at names, beside `others` files with requests and edges that wait.
+fn of_a_sweep(others: u64, end: impl Fn(&Stages<Named>, &Name)) -> (u64, u64) {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let stages = Stages::builder(&runtime, Named).seed(1).expect_files(20_000).build();
+    let wait_for = |file: u64| {
+        let blocker = Dependencies::none().with_blockers([Name(file + 2)]);
+        let _ = stages.register_resolved_deps(&Name(file), blocker);
+        (stages.submit_request(Request::analysis(Name(file))), stages.submit_request(Request::artifact(Name(file), 1)))
+    };
+    let waiting: Vec<_> = (1..=others).map(|other| wait_for(2 * other)).collect();
+    let swept = wait_for(1);
+    let looks = LOOKS.get();
+    let allocated = allocations(|| end(&stages, &Name(1)));
+    let looks = LOOKS.get() - looks;
+    assert!(swept.0.is_resolved() && swept.1.is_resolved(), "who waited for the file is told");
+    assert!(waiting.iter().all(|(analysis, artifact)| !analysis.is_resolved() && !artifact.is_resolved()));
+    drop(stages);
+    (allocated, looks)
+}
+
+#[test]
+fn s35_the_end_of_a_generation_looks_at_its_own_entries_whatever_else_waits() {
+    let ends: [fn(&Stages<Named>, &Name); 3] = [
+        |stages, name| assert_eq!(stages.invalidate(name), Moved::On),
+        |stages, name| assert_eq!(stages.set_text(*name, ()), Moved::On),
+        |stages, name| assert_eq!(stages.remove(name), Removed::Gone),
+    ];
+    for end in ends {
+        let (few, many) = (of_a_sweep(3, end), of_a_sweep(10_000, end));
+        assert_eq!(few.1, many.1, "looks at names");
+        // How deep the file stands in the map, and whether a bag of what is retired is full, depends on what was there before.
+        assert!(many.0 <= few.0 + 3, "{} allocations, and {} beside few others", many.0, few.0);
+    }
+}
+
 fn layers(tasks: usize) -> Arc<Plan> {
     let mut plan = Plan::builder();
     let mut ids: Vec<TaskId> = Vec::new();

@@ -255,3 +255,21 @@ fn idle_workers_help_with_a_workers_own_work() {
     }
     assert_eq!(runtime.counters().panics(), 0);
 }
+
+#[test]
+fn b72_the_one_worker_that_is_free_takes_all_that_comes() {
+    const WORKERS: usize = 48;
+    let runtime = small(WORKERS);
+    let blocked: Vec<_> = (1..WORKERS).map(|_| gate(&runtime)).collect();
+    let (sender, receiver) = channel();
+    for number in 0..1_000 {
+        let sender = sender.clone();
+        runtime.execute(move || sender.send(number).unwrap()).unwrap();
+        // Sometimes it is awaited, so that the free worker goes to sleep, and sometimes more comes meanwhile.
+        if number % 3 == 0 {
+            while next(&receiver) != number {}
+        }
+    }
+    assert_eq!(runtime.counters().workers.iter().filter(|worker| worker.executed > 0).count(), 1);
+    drop(blocked);
+}

@@ -125,6 +125,20 @@ fn an_edit_that_is_overtaken_by_a_re_home_reaches_its_file() {
 }
 
 #[test]
+fn an_invalidation_that_is_overtaken_by_the_removal_of_its_file_makes_nothing() {
+    for closes in [false, true] {
+        let (_runtime, stages) = world();
+        stages.submit_request(Request::source(Name(0))).wait().unwrap();
+        let inner = stages.clone();
+        let removes = move || assert_eq!(inner.remove(&Name(0)), Removed::Gone);
+        ACTIONS.with_borrow_mut(|actions| actions.push_back(Box::new(removes)));
+        let moved = if closes { stages.close_file(&Name(0)) } else { stages.invalidate(&Name(0)) };
+        assert!(matches!(moved, Moved::Unknown | Moved::Ended), "{moved:?}");
+        assert!(stages.is_empty());
+    }
+}
+
+#[test]
 fn a_batch_that_is_overtaken_by_a_reset_brings_none_of_what_it_had_found_into_the_new_world() {
     for (stops, opens) in [(false, true), (true, false), (true, true)] {
         let (_runtime, stages) = world();
