@@ -28,6 +28,7 @@ pub const ALL: &[Operation] = &[
     ("spawn-and-wait-inside", 8_192, spawn_and_wait),
     ("call", 8_192, call),
     ("try-get-source", 8_192, try_get),
+    ("with-source", 8_192, with_source),
     ("request-satisfied", 8_192, satisfied),
     ("request-fresh-source", 8_192, fresh),
     ("request-fresh-artifact", 8_192, chain),
@@ -35,6 +36,11 @@ pub const ALL: &[Operation] = &[
     ("worker-fresh-artifact", 8_192, |n| on_worker(n, |file| Request::artifact(file, 0))),
     ("edit", 8_192, edit),
     ("batch-atomic-member", 8_000, batch),
+    ("remove", 8_192, remove),
+    ("remove-and-again", 8_192, remove_and_again),
+    ("reset-and-again", 8_000, reset),
+    ("capture-root", 8_192, capture),
+    ("root-lookup", 8_192, root_lookup),
     ("blocker-edge-of-64", 8_192, |n| edges(n, 64)),
     ("blocker-edge-of-512", 8_192, |n| edges(n, 512)),
     ("graph-plan-task", 20_000, graph_plan),
@@ -50,6 +56,8 @@ pub const ALL: &[Operation] = &[
 
 /// Files, or keys, that exist before an operation on old ones begins.
 const OLD: u64 = 1_000;
+/// Files that exist before some are removed: twice the usual N.
+const FILES: u64 = 16_384;
 
 /// What a bare lookup costs, pinned each time: the yardstick for `try_get_source`.
 fn papaya_get(n: u64) {
@@ -210,6 +218,14 @@ fn try_get(n: u64) {
     }
 }
 
+/// The same without a count of the `Arc`.
+fn with_source(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for file in 0..n {
+        black_box(scheduler.with_source(&black_box(file % OLD), |source| black_box(*source)));
+    }
+}
+
 fn satisfied(n: u64) {
     let (_runtime, scheduler) = filled();
     for file in 0..n {
@@ -266,6 +282,54 @@ fn batch(n: u64) {
         for result in scheduler.wait_batch(scheduler.submit_batch_atomic(requests)) {
             accept(result);
         }
+    }
+}
+
+/// Removals of files that have Source. To make them is not asked here: all were there before the first goes.
+fn remove(n: u64) {
+    let (_runtime, scheduler) = scheduler();
+    for file in 0..FILES {
+        accept(scheduler.submit_request(Request::source(file)).wait());
+    }
+    assert!(n <= FILES, "no file is removed twice");
+    for file in 0..n {
+        black_box(scheduler.remove(&file));
+    }
+}
+
+/// A removal, and a fresh request that begins the next life of the file.
+fn remove_and_again(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for file in 0..n {
+        black_box(scheduler.remove(&(file % OLD)));
+        accept(scheduler.submit_request(Request::source(file % OLD)).wait());
+    }
+}
+
+/// A reset of a thousand files, which are then asked for again; the figure is per file, and holds what the request costs.
+fn reset(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for _ in 0..n / OLD {
+        assert_eq!(scheduler.reset() as u64, OLD);
+        for file in 0..OLD {
+            accept(scheduler.submit_request(Request::source(file)).wait());
+        }
+    }
+}
+
+/// A root that is captured and given back.
+fn capture(n: u64) {
+    let (_runtime, scheduler) = filled();
+    for _ in 0..n {
+        black_box(scheduler.capture_source_root());
+    }
+}
+
+fn root_lookup(n: u64) {
+    let (_runtime, scheduler) = filled();
+    let root = scheduler.capture_source_root();
+    for file in 0..n {
+        black_box(root.lookup(&black_box(file % OLD)));
     }
 }
 
