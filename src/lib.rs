@@ -12,7 +12,10 @@ mod runtime;
 mod stages;
 mod sync;
 
-pub use admission::{Acquiring, Admission, Budget, BudgetError, BudgetGuard, Refused, RequestContext};
+pub use admission::{
+    Acquiring, Admission, Budget, BudgetError, BudgetGuard, DedupeHook, Refused, RequestContext, WorkAmounts,
+    WorkBudget, WorkRefused, ZeroBudget,
+};
 pub use flight::{
     CancelOnDrop, CancelRegistration, CancellationToken, Handle, Interrupt, JobError, PanicReport, WaitCycle,
     contained_panics,
@@ -24,10 +27,7 @@ pub use graph::{
     Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome, TaskStatus, Upstream, Usage,
     Wake, policy_fn,
 };
-pub use keyed::{
-    BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder,
-    CpuConcurrencySemaphore, CpuPermit, Disposition, KeyedView, Retain, TaskKind, TypeMismatch,
-};
+pub use keyed::{BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder, CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError, DagFailure, DagGate, DagHandle, DagNode, DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedView, Retain, TaskKind, TypeMismatch};
 pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,
     LaneBackpressure, LaneClass, LaneCx, LaneError, LaneHandle, LaneJob, LaneKind, LaneOrder, LaneRejected, LaneTicket,

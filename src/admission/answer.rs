@@ -10,16 +10,16 @@ use std::fmt;
 #[derive(Debug)]
 #[must_use = "a submission that was declined has changed nothing"]
 #[non_exhaustive]
-pub enum Admission<H> {
+pub enum Admission<H, R = Refused> {
     /// It was admitted, and counts against the budget until it is over.
     Admitted(H),
     /// The same work was under way already: this is one more handle on it, and costs no budget.
     DedupeJoined(H),
     /// The budget is spent: nothing was changed.
-    Backpressured(Refused),
+    Backpressured(R),
 }
 
-impl<H> Admission<H> {
+impl<H, R> Admission<H, R> {
     /// The handle, if there is one.
     pub fn handle(self) -> Option<H> {
         match self {
@@ -32,7 +32,7 @@ impl<H> Admission<H> {
     ///
     /// # Errors
     /// What was asked for and what was free, if the budget is spent.
-    pub fn into_result(self) -> Result<H, Refused> {
+    pub fn into_result(self) -> Result<H, R> {
         match self {
             Self::Admitted(handle) | Self::DedupeJoined(handle) => Ok(handle),
             Self::Backpressured(refused) => Err(refused),
@@ -40,7 +40,7 @@ impl<H> Admission<H> {
     }
 
     /// The same answer with another kind of handle.
-    pub fn map<G>(self, f: impl FnOnce(H) -> G) -> Admission<G> {
+    pub fn map<G>(self, f: impl FnOnce(H) -> G) -> Admission<G, R> {
         match self {
             Self::Admitted(handle) => Admission::Admitted(f(handle)),
             Self::DedupeJoined(handle) => Admission::DedupeJoined(f(handle)),

@@ -162,7 +162,7 @@ impl Budget {
             return Err(BudgetError::TooMany(inner.refused(units)));
         }
         if inner.must_not_wait() {
-            inner.debt.fetch_add(u64::from(units), Ordering::Relaxed);
+            self.take_at_once(units);
             return Ok(());
         }
         if let Some(spawner) = inner.spawner.as_ref().filter(|spawner| spawner.is_driven()) {
@@ -173,6 +173,18 @@ impl Budget {
             return Ok(());
         }
         Err(BudgetError::TimedOut(inner.refused(units)))
+    }
+
+    /// Whether the caller is never made to wait: it would wait for units that only it and its like can free.
+    pub(crate) fn must_not_wait(&self) -> bool {
+        self.inner.must_not_wait()
+    }
+
+    /// Takes `units`, beyond the capacity if they are not free.
+    pub(crate) fn take_at_once(&self, units: u32) {
+        if !self.inner.take(units) {
+            self.inner.debt.fetch_add(u64::from(units), Ordering::Relaxed);
+        }
     }
 
     /// Drives a runtime without threads until there are `units`.

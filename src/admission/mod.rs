@@ -6,11 +6,17 @@ mod acquiring;
 mod answer;
 mod budget;
 mod context;
+mod hook;
 mod stripes;
+mod work;
 
 pub use acquiring::Acquiring;
 pub use answer::{Admission, Refused};
 pub use budget::{Budget, BudgetError, BudgetGuard};
 pub use context::RequestContext;
+pub use hook::DedupeHook;
+pub use work::{WorkAmounts, WorkBudget, WorkRefused, ZeroBudget};
 
 pub(crate) use context::ContextScope;
+pub(crate) use hook::probe;
+pub(crate) use work::{Lacking, Reservation};

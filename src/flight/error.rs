@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::contain::PanicReport;
+use super::phase::Killed;
 use crate::sync::Arc;
 use std::error::Error;
 use std::fmt;
@@ -64,6 +65,16 @@ pub enum Interrupt {
     TooDeep,
     /// More waiters joined one execution than can be counted (2^28 - 1).
     TooManyWaiters,
+}
+
+impl From<Killed> for Interrupt {
+    fn from(how: Killed) -> Self {
+        match how {
+            Killed::Cancelled => Self::Cancelled,
+            Killed::Superseded => Self::Superseded,
+            Killed::Shutdown => Self::Shutdown,
+        }
+    }
 }
 
 impl fmt::Display for Interrupt {

@@ -1,4 +1,4 @@
-//! Memoised computations: caches of values by key, each value computed once for all who ask for it at the same time.
+//! Memoised computations: caches of values by key, each computed once for all who ask at the same time; and graphs of computations.
 //! They do not know what is computed, nor the parts beside them.
 
 mod aggregate;
@@ -10,6 +10,7 @@ mod caches;
 mod core;
 mod counters;
 mod cx;
+mod dag;
 mod error;
 mod kind;
 mod memo;
@@ -25,9 +26,17 @@ pub use cache::{Cache, CacheHandle};
 pub use caches::{CacheId, Caches, CachesBuilder};
 pub use counters::CacheCounters;
 pub use cx::BuildCx;
+pub use dag::{
+    Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError, DagFailure, DagGate, DagHandle,
+    DagNode, DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags,
+};
 pub use error::{CacheError, TypeMismatch};
 pub use kind::{Disposition, TaskKind};
 pub use memo::CacheKey;
 pub use request::{CacheRequest, KeyedView};
 pub use retain::Retain;
 pub use semaphore::{CpuConcurrencySemaphore, CpuPermit};
+
+// What only the models reach into.
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use dag::word;

@@ -9,6 +9,7 @@ use super::current;
 use super::engine::Engine;
 use super::job::Job;
 use super::place::Place;
+use super::spawner::yields;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::cell::UnsafeCell;
@@ -106,7 +107,7 @@ impl<F: FnOnce() + Send + 'static> Ticket<F> {
                 panics += 1;
                 batch.engine.report_panic(None, payload);
             }
-            if current::worker(|worker| worker.is_none_or(|worker| worker.has_other_work(batch.place))) {
+            if yields(batch.place) {
                 break;
             }
         }

@@ -49,7 +49,7 @@ pub(crate) use fork::is_forked;
 pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;
-pub(crate) use spawner::{Spawner, current_pool};
+pub(crate) use spawner::{Spawner, current_pool, yields};
 pub(crate) use start::{blocking, blocking_if_lent, blocking_or, expose, helps_max, is_worker};
 pub(crate) use stripe::{own_stripe, own_stripes, stripe, stripes};
 

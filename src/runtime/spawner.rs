@@ -181,6 +181,13 @@ pub(crate) fn current_pool(spawner: &Spawner) -> Option<Pool> {
     current::pool_of(&spawner.engine)
 }
 
+/// Whether who runs a job of `place` on the calling thread should give way: other priorities have work here, or the thread is no
+/// worker.
+#[inline]
+pub(crate) fn yields(place: Place) -> bool {
+    current::worker(|worker| worker.is_none_or(|worker| worker.has_other_work(place)))
+}
+
 /// A deadline that was set. Dropping the handle leaves it set.
 #[must_use = "to drop the handle leaves the deadline set"]
 pub struct TimerHandle {

@@ -10,6 +10,7 @@ mod flight_state;
 mod graph_hands;
 mod graph_section;
 mod graph_word;
+mod keyed_dag;
 mod lanes_cells;
 #[cfg(shardrun_shuttle)]
 mod lanes_whole;

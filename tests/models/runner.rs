@@ -27,6 +27,10 @@ const BOTH: &[Seeded] = &[
     ("oneshot.no_recheck", "models::flight_oneshot::two_resolve_while_the_reader_replaces_its_waker"),
     ("budget.put_without_look", "models::admission_budget::two_give_back_while_two_begin_to_wait"),
     ("budget.wait_without_bringing", "models::admission_budget::two_give_back_while_two_begin_to_wait"),
+    ("reservation.give_back_by_look", "models::keyed_dag::what_a_graph_holds_is_given_back_once"),
+    ("dag.word.claim_by_look", "models::keyed_dag::one_ticket_has_the_node_and_its_end_and_a_cancel_agree"),
+    ("dag.word.cancel_blind", "models::keyed_dag::one_ticket_has_the_node_and_its_end_and_a_cancel_agree"),
+    ("dag.word.shut_after", "models::keyed_dag::the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut"),
     ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_starts_analysis"),
     ("gate.failure_after_drop", "models::stages_edges::who_passes_the_gate_has_seen_the_failure"),
     ("edge.held_for_nobody", "models::stages_edges::an_owner_that_goes_while_it_registers_leaves_no_demand"),
@@ -55,6 +59,7 @@ const BOTH: &[Seeded] = &[
 /// Bugs that loom alone must notice: fences, orderings, and what needs one schedule of very many.
 #[cfg(shardrun_loom)]
 const ALONE: &[Seeded] = &[
+    ("dag.word.open_relaxed", "models::keyed_dag::the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut"),
     ("park.push_without_barrier", "models::runtime_parking::two_sleepers_two_submitters"),
     ("park.announce_without_barrier", "models::runtime_parking::two_sleepers_two_submitters"),
     ("park.no_second_look", "models::runtime_parking::two_sleepers_two_submitters"),

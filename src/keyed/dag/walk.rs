@@ -1,0 +1,135 @@
+//! What a thread does that has a node: runs it, releases what comes after it, and goes on there, for a while.
+//! It does not know where tickets come from. Nothing recurs: what ends without running is put on a list.
+#![forbid(unsafe_code)]
+
+use super::super::kind::Disposition;
+use super::cx::DagCx;
+use super::error::DagFailure;
+use super::ids::{DagGate, DagNode};
+use super::node::{Held, Node, Ready};
+use super::run::Run;
+use crate::admission::ContextScope;
+use crate::flight::{FlightRef, catch, enter};
+use crate::runtime::{Place, yields};
+
+/// Nodes that a thread runs before it lets the runtime's other work have its turn.
+const TURN: u32 = 8;
+
+/// A thread's way through a run.
+pub(super) struct Walk<'a> {
+    run: &'a Run,
+    /// Where it runs.
+    place: Place,
+    /// Of what it made ready, the node that it runs next.
+    next: Option<(u32, Ready<'a>)>,
+    /// What it made ready and what is not to run.
+    doomed: Vec<(u32, Ready<'a>)>,
+    /// Nodes that are over, and not told of yet.
+    done: u64,
+    ran: u32,
+    turn: u32,
+}
+
+impl<'a> Walk<'a> {
+    pub(super) fn new(run: &'a Run, place: Place) -> Self {
+        let turn = if run.spawner.is_driven() { 1 } else { TURN };
+        Self { run, place, next: None, doomed: Vec::new(), done: 0, ran: 0, turn }
+    }
+
+    /// Whether the thread has run enough, or something else waits for it.
+    pub(super) fn is_over(&self) -> bool {
+        self.ran >= self.turn || yields(self.place)
+    }
+
+    /// Runs a node, or ends it if it is not to run, and goes on with what that makes ready, as long as it is the thread's turn.
+    pub(super) fn go(&mut self, node: u32, held: Held<'a>) {
+        self.one(node, held);
+        while let Some((node, ready)) = self.next.take() {
+            if self.is_over() {
+                let priority = ready.queue();
+                return self.run.push(node, Place { priority, ..self.place }, true);
+            }
+            self.one(node, ready.start());
+        }
+    }
+
+    fn one(&mut self, node: u32, mut held: Held<'a>) {
+        // Whoever came here with a ticket may have been cancelled meanwhile.
+        let runs = self.run.stopped().is_none() && held.seen.may_run(false);
+        let job = if runs { held.take_job() } else { None };
+        let result = match job {
+            Some(job) => {
+                self.ran += 1;
+                let cx = DagCx::new(self.run, node);
+                let context = self.run.extra(held.node()).and_then(|extra| extra.context.clone());
+                let _active = enter(self.run.id());
+                let _context = ContextScope::enter(context);
+                catch(|| job(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
+            }
+            None => Err(self.run.failure(held.node())),
+        };
+        self.end(node, held, result);
+        while let Some((node, ready)) = self.doomed.pop() {
+            let held = ready.start();
+            let failure = self.run.failure(held.node());
+            self.end(node, held, Err(failure));
+        }
+    }
+
+    /// A node is over: tells those that come after it.
+    fn end(&mut self, node: u32, held: Held<'a>, result: Result<Disposition, DagFailure>) {
+        let interrupted = result.as_ref().is_err_and(DagFailure::is_interrupted);
+        let seen = held.end(result);
+        let (disposition, cancelled) = (seen.disposition(), interrupted || seen.is_cancelled());
+        self.done += 1;
+        for link in self.run.edges.of(node) {
+            let after = self.run.node(link.to());
+            let ready = match link.gate().opens(disposition) {
+                true if cancelled => after.pass(),
+                true => after.open(),
+                false => after.shut(node),
+            };
+            if let Some(ready) = ready {
+                self.ready(link.to(), after, ready);
+            }
+        }
+    }
+
+    /// A node is ready: it is run next here, or queued, or ended.
+    fn ready(&mut self, id: u32, node: &Node, ready: Ready<'a>) {
+        if !ready.seen.may_run(true) || self.run.stopped().is_some() {
+            return self.doomed.push((id, ready));
+        }
+        let place = Place { pool: node.kind.pool(), priority: ready.seen.priority() };
+        if self.next.is_none() && self.runs_here(place) {
+            self.next = Some((id, ready));
+            return;
+        }
+        let priority = ready.queue();
+        self.run.push(id, Place { priority, ..place }, false);
+    }
+
+    /// Whether what belongs to `place` may run on this thread, in its turn.
+    fn runs_here(&self, place: Place) -> bool {
+        place == self.place
+    }
+}
+
+impl Drop for Walk<'_> {
+    fn drop(&mut self) {
+        self.run.tell(self.done);
+    }
+}
+
+/// Why what comes after `node`, which is over, does not run.
+pub(super) fn behind(id: u32, node: &Node) -> DagFailure {
+    match node.failure() {
+        None => {
+            DagFailure::GateShut { node: DagNode(id), gate: DagGate::OnSuccess, disposition: node.load().disposition() }
+        }
+        Some(failure) => match &*failure {
+            DagFailure::Upstream { .. } => DagFailure::clone(&failure),
+            _ => DagFailure::Upstream { node: DagNode(id), failure },
+        },
+    }
+}

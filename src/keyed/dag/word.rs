@@ -1,0 +1,201 @@
+//! The one word of a node: what it still waits for, how urgent it is, and how far it has come.
+//! It does not know the node, its edges, nor who runs it.
+//!
+//! | bits | field | set by | meaning |
+//! |---|---|---|---|
+//! | 0..24 | gates | `open`, `pass` | edges into the node that are not decided; never rises from zero |
+//! | 24..48 | alive | `open` | edges into it that opened behind a node that was not cancelled |
+//! | 48..50 | priority | | the most urgent of its own and of all that come after it |
+//! | 50 | QUEUED | `queue` | a ticket of it is out |
+//! | 51 | STARTED | `claim` | somebody has it: runs it, or ends it without |
+//! | 52 | OVER | `end` | its outcome stands |
+//! | 53 | CANCELLED | `cancel` | it was cancelled before it was over: that is its outcome |
+//! | 54 | SHUT | `shut` | an edge into it did not open: it will not run |
+//! | 55 | KEPT | | it goes on although all that it came after was cancelled |
+//! | 56..58 | end | `end` | its disposition |
+//!
+//! Whoever takes the gates to zero owns the node, alone, until it has queued it; then whoever claims it does. An outcome
+//! and a cancel are decided by which of the two came first in this word.
+#![forbid(unsafe_code)]
+
+use super::super::kind::Disposition;
+use crate::runtime::Priority;
+use crate::sync::atomic::{AtomicU64, Ordering, load_for_cas};
+use crate::sync::mutant;
+
+const GATE: u64 = 1;
+const ALIVE: u64 = 1 << 24;
+/// Edges that may lead into one node.
+pub(crate) const GATES_MAX: u32 = (1 << 24) - 1;
+const COUNT: u64 = GATES_MAX as u64;
+const PRIORITY_SHIFT: u32 = 48;
+const PRIORITY: u64 = 0b11 << PRIORITY_SHIFT;
+const QUEUED: u64 = 1 << 50;
+const STARTED: u64 = 1 << 51;
+const OVER: u64 = 1 << 52;
+const CANCELLED: u64 = 1 << 53;
+const SHUT: u64 = 1 << 54;
+const KEPT: u64 = 1 << 55;
+const END_SHIFT: u32 = 56;
+
+/// A node's word as it was seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen(u64);
+
+impl Seen {
+    #[inline]
+    pub(crate) fn priority(self) -> Priority {
+        Priority::ALL[((self.0 & PRIORITY) >> PRIORITY_SHIFT) as usize]
+    }
+
+    pub(crate) fn is_started(self) -> bool {
+        self.0 & STARTED != 0
+    }
+
+    pub(crate) fn is_over(self) -> bool {
+        self.0 & OVER != 0
+    }
+
+    pub(crate) fn is_cancelled(self) -> bool {
+        self.0 & CANCELLED != 0
+    }
+
+    pub(crate) fn is_shut(self) -> bool {
+        self.0 & SHUT != 0
+    }
+
+    /// Of a ready node with edges into it: whether all that it came after was cancelled, and nobody else wants it.
+    fn is_orphan(self) -> bool {
+        (self.0 >> 24) & COUNT == 0 && self.0 & KEPT == 0
+    }
+
+    /// Of a ready node that `came_after` others: whether it may run.
+    #[inline]
+    pub(crate) fn may_run(self, came_after: bool) -> bool {
+        self.0 & (CANCELLED | SHUT) == 0 && !(came_after && self.is_orphan())
+    }
+
+    /// How it ended, once it is over.
+    pub(crate) fn disposition(self) -> Disposition {
+        match (self.0 >> END_SHIFT) & 0b11 {
+            _ if self.is_cancelled() => Disposition::Failed,
+            0 => Disposition::Cacheable,
+            1 => Disposition::ReturnOnly,
+            _ => Disposition::Failed,
+        }
+    }
+}
+
+/// What became of a cancel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cancel {
+    /// It came first. Whether somebody has the node at the moment, and hears of it.
+    Won { started: bool },
+    /// The node was over, or cancelled before.
+    Late,
+}
+
+/// The state of one node.
+#[derive(Debug)]
+pub(crate) struct Word(AtomicU64);
+
+impl Word {
+    /// A node that waits for so many edges, at most [`GATES_MAX`].
+    pub(crate) fn new(gates: u32, priority: Priority, kept: bool) -> Self {
+        debug_assert!(gates <= GATES_MAX);
+        let kept = if kept { KEPT } else { 0 };
+        Self(AtomicU64::new(u64::from(gates) | (priority as u64) << PRIORITY_SHIFT | kept))
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> Seen {
+        // ordering: pairs with the read-modify-writes below. If an end came first, what it wrote is visible; else it is not over.
+        Seen(self.0.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    fn update(&self, mut step: impl FnMut(u64) -> Option<u64>) -> Result<Seen, Seen> {
+        // ordering: AcqRel, and Acquire on failure: whoever wins or loses here sees what the one before has written.
+        let mut seen = load_for_cas(&self.0, Ordering::Acquire);
+        loop {
+            let Some(next) = step(seen) else { return Err(Seen(seen)) };
+            match self.0.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Ok(Seen(seen)),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// An edge into the node opens. To the last, who owns the node now: the word as it is.
+    #[inline]
+    pub(crate) fn open(&self) -> Option<Seen> {
+        let order = if mutant("dag.word.open_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
+        // ordering: Release hands on what the node before did; Acquire, for the last, what all of them did.
+        let before = self.0.fetch_add(ALIVE - GATE, order);
+        (before & COUNT == 1).then_some(Seen(before.wrapping_add(ALIVE - GATE)))
+    }
+
+    /// As [`open`](Self::open), behind a node that was cancelled.
+    pub(crate) fn pass(&self) -> Option<Seen> {
+        let before = self.0.fetch_sub(GATE, Ordering::AcqRel);
+        (before & COUNT == 1).then_some(Seen(before - GATE))
+    }
+
+    /// As [`open`](Self::open), for an edge that stays shut.
+    pub(crate) fn shut(&self) -> Option<Seen> {
+        if mutant("dag.word.shut_after") {
+            let last = self.pass();
+            self.0.fetch_or(SHUT, Ordering::Relaxed);
+            return last;
+        }
+        // ordering: read by who is last, in this word, after our subtraction.
+        self.0.fetch_or(SHUT, Ordering::Relaxed);
+        self.pass()
+    }
+
+    /// Its owner sends a ticket off, for the priority that stands here now.
+    #[inline]
+    pub(crate) fn queue(&self) -> Seen {
+        // ordering: Release hands the node to who claims it.
+        Seen(self.0.fetch_or(QUEUED, Ordering::AcqRel))
+    }
+
+    /// Whoever has a ticket takes the node, if nobody has. To the one that has it now: the word before.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Seen> {
+        if mutant("dag.word.claim_by_look") {
+            let seen = self.load();
+            self.0.fetch_or(STARTED, Ordering::AcqRel);
+            return (!seen.is_started()).then_some(seen);
+        }
+        // ordering: Acquire takes over from who queued it.
+        let before = Seen(self.0.fetch_or(STARTED, Ordering::AcqRel));
+        (!before.is_started()).then_some(before)
+    }
+
+    /// Its owner runs it at once, without a ticket.
+    #[inline]
+    pub(crate) fn start(&self) -> Seen {
+        Seen(self.0.fetch_or(STARTED, Ordering::AcqRel))
+    }
+
+    /// Who has the node writes its outcome, once. The word as it is now: if a cancel came first, that is the outcome.
+    #[inline]
+    pub(crate) fn end(&self, disposition: Disposition) -> Seen {
+        let bits = STARTED | OVER | (disposition as u64) << END_SHIFT;
+        // ordering: Release publishes what the node left; Acquire takes what a canceller wrote. Pairs with `cancel`: one is first.
+        Seen(self.0.fetch_or(bits, Ordering::AcqRel) | bits)
+    }
+
+    /// Cancels it, unless it is over.
+    pub(crate) fn cancel(&self) -> Cancel {
+        if mutant("dag.word.cancel_blind") {
+            let before = Seen(self.0.fetch_or(CANCELLED, Ordering::AcqRel));
+            return if before.is_cancelled() { Cancel::Late } else { Cancel::Won { started: before.is_started() } };
+        }
+        match self.update(|word| (word & (OVER | CANCELLED) == 0).then_some(word | CANCELLED)) {
+            Ok(before) => Cancel::Won { started: before.is_started() },
+            Err(_) => Cancel::Late,
+        }
+    }
+}

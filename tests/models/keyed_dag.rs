@@ -1,0 +1,109 @@
+//! Models of graphs of computations: the word of a node, and what a graph holds of a budget.
+
+#![cfg(any(shardrun_loom, shardrun_shuttle))]
+
+use super::check;
+use crate::admission::{Budget, WorkAmounts, WorkBudget};
+use crate::keyed::Disposition;
+use crate::keyed::word::{Cancel, Seen, Word};
+use crate::runtime::Priority;
+use crate::sync::Arc;
+use crate::sync::cell::UnsafeCell;
+use crate::sync::thread::spawn;
+
+/// A node after three others, and what each of those did: plain data, so that loom reports who does not see it as a race.
+struct After {
+    word: Word,
+    did: [UnsafeCell<u64>; 3],
+}
+
+// SAFETY: each cell is touched by its node before the release of its edge, and by the last after all of them.
+unsafe impl Sync for After {}
+
+impl After {
+    fn new() -> Arc<Self> {
+        let did = std::array::from_fn(|_| UnsafeCell::new(0));
+        Arc::new(Self { word: Word::new(3, Priority::Interactive, false), did })
+    }
+
+    /// Node number `at` does its work and is over; the edge opens, or stays shut.
+    fn is_over(&self, at: usize, opens: bool) -> Option<Seen> {
+        // SAFETY: nobody else touches it before we release.
+        self.did[at].with_mut(|did| unsafe { *did = 1 });
+        let last = if opens { self.word.open() } else { self.word.shut() };
+        if last.is_some() {
+            for did in &self.did {
+                // SAFETY: all have released, and none touches what it did again.
+                assert_eq!(did.with(|did| unsafe { *did }), 1, "what a node before did is not seen");
+            }
+        }
+        last
+    }
+}
+
+/// Three nodes end at once, one of them badly: one owns the node behind them, sees what all did, and knows that it must not run.
+#[test]
+fn the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut() {
+    check(|| {
+        let after = After::new();
+        let ends = |at: usize| {
+            let after = after.clone();
+            spawn(move || after.is_over(at, at != 0))
+        };
+        let others = [ends(0), ends(1)];
+        let mut last: Vec<Seen> = after.is_over(2, true).into_iter().collect();
+        last.extend(others.into_iter().filter_map(|other| other.join().unwrap()));
+        assert_eq!(last.len(), 1, "one owns the node");
+        assert!(last[0].is_shut() && !last[0].may_run(true));
+    });
+}
+
+/// Two tickets of one node are out while it is cancelled: one thread has it, and the cancel and the outcome agree on which was first.
+#[test]
+fn one_ticket_has_the_node_and_its_end_and_a_cancel_agree() {
+    check(|| {
+        let word = Arc::new(Word::new(0, Priority::Interactive, false));
+        let pops = || {
+            let word = word.clone();
+            spawn(move || {
+                let seen = word.claim()?;
+                Some((seen, word.end(Disposition::Cacheable)))
+            })
+        };
+        let others = [pops(), pops()];
+        let cancel = word.cancel();
+        let had: Vec<_> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
+        assert_eq!(had.len(), 1, "one has it");
+        let (before, end) = had[0];
+        let won = cancel != Cancel::Late;
+        assert_eq!(end.is_cancelled(), won, "the outcome says whether the cancel was first");
+        assert_eq!(word.load().disposition() == Disposition::Failed, won);
+        assert!(!before.is_cancelled() || won);
+    });
+}
+
+/// Two ways to end a graph give back what it holds once, while another waits for that.
+#[test]
+fn what_a_graph_holds_is_given_back_once() {
+    check(|| {
+        let parts = || Budget::with(2, None, 1);
+        let nodes = parts();
+        let budget = WorkBudget::of([nodes.clone(), parts(), parts(), parts()], Budget::with(1, None, 1));
+        let all = WorkAmounts { nodes: 2, edges: 0, cpu: 0, io: 0 };
+        let held = Arc::new(budget.try_reserve(all).unwrap_or_else(|_| unreachable!("it is free")));
+        let waits = nodes.stand_in_line(1);
+        let ends = || {
+            let held = held.clone();
+            spawn(move || held.give_back())
+        };
+        let others = [ends(), ends()];
+        for other in others {
+            other.join().unwrap();
+        }
+        assert!(waits.is_none_or(|(grant, _)| grant.is_resolved()), "waits beside free units");
+        assert_eq!(nodes.in_use(), 1, "given back once");
+        assert!(budget.try_reserve(all).is_err());
+        drop(held);
+        assert_eq!(nodes.in_use(), 1);
+    });
+}
