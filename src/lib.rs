@@ -27,7 +27,13 @@ pub use graph::{
     Running, Solo, Tally, TaskCx, TaskEnd, TaskEntry, TaskFailure, TaskId, TaskOutcome, TaskStatus, Upstream, Usage,
     Wake, policy_fn,
 };
-pub use keyed::{BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder, CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError, DagFailure, DagGate, DagHandle, DagNode, DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedView, Retain, TaskKind, TypeMismatch};
+pub use keyed::{
+    BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder,
+    CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError,
+    DagFailure, DagGate, DagGrown, DagGrowth, DagGrowthEnd, DagGrowthRefused, DagHandle, DagNewNode, DagNode,
+    DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedView, Retain, TaskKind,
+    TypeMismatch,
+};
 pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,
     LaneBackpressure, LaneClass, LaneCx, LaneError, LaneHandle, LaneJob, LaneKind, LaneOrder, LaneRejected, LaneTicket,

@@ -3,6 +3,7 @@
 
 mod active;
 mod cancel;
+pub(crate) mod combine;
 mod completion;
 mod contain;
 mod error;

@@ -2,7 +2,6 @@
 //! It does not know the rules by which the machine decides, nor what bodies do.
 #![forbid(unsafe_code)]
 
-use super::combine::{Left, ROUNDS_MAX, Section};
 use super::course::{Course, OnCourse};
 use super::ended::TaskFailure;
 use super::ids::TaskId;
@@ -12,6 +11,7 @@ use super::outcome::{Ledger, RunReport, TaskOutcome};
 use super::policy::{PolicyWaker, Usage};
 use super::status::TaskStatus;
 use super::task::{Launch, Ran, TaskCx};
+use crate::flight::combine::{Left, ROUNDS_MAX, Section};
 use crate::flight::{CancellationToken, Contained, catch, spawn_future_with};
 use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, Weak};

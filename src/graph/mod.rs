@@ -4,7 +4,6 @@
 mod budget;
 mod builder;
 mod cohorts;
-pub(crate) mod combine;
 pub(crate) mod counted;
 mod course;
 mod edges;

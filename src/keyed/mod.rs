@@ -27,8 +27,9 @@ pub use caches::{CacheId, Caches, CachesBuilder};
 pub use counters::CacheCounters;
 pub use cx::BuildCx;
 pub use dag::{
-    Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError, DagFailure, DagGate, DagHandle,
-    DagNode, DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags,
+    Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError, DagFailure, DagGate, DagGrown,
+    DagGrowth, DagGrowthEnd, DagGrowthRefused, DagHandle, DagNewNode, DagNode, DagNodeEntry, DagRefusal, DagRejected,
+    DagReport, DagSubmitting, Dags,
 };
 pub use error::{CacheError, TypeMismatch};
 pub use kind::{Disposition, TaskKind};

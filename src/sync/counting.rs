@@ -72,7 +72,7 @@ macro_rules! number {
 
 counted!(AtomicPtr<T>, *mut T);
 counted!(AtomicBool, bool);
-number!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_and fetch_max);
+number!(AtomicU32, u32, fetch_add fetch_sub fetch_or fetch_and fetch_max fetch_min);
 number!(AtomicU64, u64, fetch_add fetch_sub fetch_or fetch_and fetch_max);
 number!(AtomicUsize, usize, fetch_add fetch_sub);
 

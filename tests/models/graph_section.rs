@@ -1,7 +1,7 @@
 //! Models of the combining section: every request is served once, by one server at a time, though nobody waits.
 
 use super::check;
-use crate::graph::combine::{Left, Section};
+use crate::flight::combine::{Left, Section};
 use crate::sync::Arc;
 use crate::sync::thread::{JoinHandle, spawn};
 

@@ -82,6 +82,65 @@ fn one_ticket_has_the_node_and_its_end_and_a_cancel_agree() {
     });
 }
 
+/// Two add to the graph behind a node that comes to its end, and gate a node behind it: what is behind is released once, and nothing
+/// that one of them has gated is ready before that one is done.
+#[test]
+fn what_is_behind_is_released_once_and_after_all_that_was_added() {
+    check(|| {
+        let (node, after) = (Word::new(0, Priority::Interactive, false), Word::new(1, Priority::Interactive, false));
+        assert!(node.claim().is_some());
+        let pair = Arc::new((node, after));
+        let grows = || {
+            let pair = pair.clone();
+            spawn(move || {
+                let (node, after) = &*pair;
+                if !node.grow() {
+                    return (0, 0);
+                }
+                assert!(after.add_gate(), "what is behind is not ready while somebody adds to it");
+                let (released, ready) = (node.ungrow().is_some(), after.open().is_some());
+                // Whoever releases what is behind opens the edge from the node too.
+                let ready = u32::from(ready) + u32::from(released && after.open().is_some());
+                (u32::from(released), ready)
+            })
+        };
+        let others = [grows(), grows()];
+        let ends = {
+            let pair = pair.clone();
+            spawn(move || {
+                let released = pair.0.end(Disposition::Cacheable).is_settled();
+                (u32::from(released), u32::from(released && pair.1.open().is_some()))
+            })
+        };
+        let (mut releases, mut ready) = (0, 0);
+        for other in others.into_iter().chain([ends]) {
+            let (released, made_ready) = other.join().unwrap();
+            releases += released;
+            ready += made_ready;
+        }
+        assert_eq!((releases, ready), (1, 1), "released once, ready once");
+        assert!(!pair.1.add_gate() && !pair.0.grow(), "too late");
+    });
+}
+
+/// One urges a node while another makes it ready and queues it: a ticket goes out at the urgent priority.
+#[test]
+fn what_is_urged_while_it_is_queued_has_a_ticket_for_that() {
+    check(|| {
+        let word = Arc::new(Word::new(2, Priority::Background, false));
+        let opens = || {
+            let word = word.clone();
+            spawn(move || word.open().map(|_| word.queue().priority()))
+        };
+        let others = [opens(), opens()];
+        let urged = word.urge(Priority::Critical).filter(|before| before.is_queued()).map(|_| Priority::Critical);
+        let mut tickets: Vec<Priority> = others.into_iter().filter_map(|other| other.join().unwrap()).collect();
+        assert_eq!(tickets.len(), 1, "one queues it");
+        tickets.extend(urged);
+        assert!(tickets.contains(&Priority::Critical), "nobody knows that it is urgent");
+    });
+}
+
 /// Two ways to end a graph give back what it holds once, while another waits for that.
 #[test]
 fn what_a_graph_holds_is_given_back_once() {

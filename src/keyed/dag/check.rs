@@ -20,6 +20,16 @@ impl Edges {
         &self.links[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
+    /// The nodes that lead to each node.
+    pub(crate) fn reversed(&self) -> Vec<Vec<u32>> {
+        let nodes = self.starts.len().saturating_sub(1);
+        let mut before = vec![Vec::new(); nodes];
+        for node in 0..nodes as u32 {
+            self.of(node).iter().for_each(|link| before[link.to() as usize].push(node));
+        }
+        before
+    }
+
     /// The lists of `nodes` nodes, and how many edges lead into each. The edges name no other nodes.
     pub(crate) fn of_pairs(nodes: usize, pairs: &[(u32, Link)]) -> Result<(Self, Vec<u32>), DagError> {
         if u32::try_from(pairs.len()).is_err() {

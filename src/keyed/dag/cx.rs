@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::kind::TaskKind;
+use super::growth::DagGrowth;
 use super::ids::DagNode;
 use super::run::Run;
 use crate::flight::{CancellationToken, Interrupt};
@@ -29,6 +30,11 @@ impl<'a> DagCx<'a> {
     #[must_use]
     pub fn kind(&self) -> TaskKind {
         self.run.node(self.node).kind
+    }
+
+    /// Collects what the node adds to its graph while it runs.
+    pub fn growth(&self) -> DagGrowth {
+        DagGrowth::new(self.run.weak(), self.node)
     }
 
     /// A token that is cancelled when nobody wants the outcome any more, to be handed on.

@@ -2,11 +2,14 @@
 //! It does not know how the graph does what it is told.
 #![forbid(unsafe_code)]
 
+use super::growth::DagGrowth;
 use super::ids::DagNode;
 use super::report::DagReport;
 use super::run::{Run, Waiter};
+use super::urgency::Change;
 use super::word::Cancel;
 use crate::flight::{CancelOnDrop, Completion, Handle, Interrupt, Killed};
+use crate::runtime::Priority;
 use crate::sync::{Arc, Weak};
 use std::fmt;
 use std::future::Future;
@@ -122,11 +125,35 @@ impl DagControl {
     /// # Panics
     /// If the node is not of this graph.
     pub fn cancel_node(&self, node: DagNode) -> DagCancel {
-        match self.run.upgrade().map(|run| run.cancel(node.0)) {
+        let run = self.run.upgrade();
+        assert!(run.as_ref().is_none_or(|run| run.has(node.0)), "{node} is not of this graph");
+        match run.map(|run| run.cancel(node.0)) {
             Some(Cancel::Won { started: false }) => DagCancel::Cancelled,
             Some(Cancel::Won { started: true }) => DagCancel::Told,
             Some(Cancel::Late) | None => DagCancel::Late,
         }
+    }
+
+    /// Makes a node as urgent as `priority` for its own sake, or less; what it comes after is at least as urgent. Does nothing to what
+    /// is over.
+    ///
+    /// # Panics
+    /// If the node is not of this graph.
+    pub fn set_priority(&self, node: DagNode, priority: Priority) {
+        if let Some(run) = self.run.upgrade() {
+            assert!(run.has(node.0), "{node} is not of this graph");
+            run.change(Change::Own(node.0, priority));
+        }
+    }
+
+    /// Collects what a running node adds to the graph, for other threads than that which runs it. Linking is refused once the node is
+    /// over.
+    ///
+    /// # Panics
+    /// If the node is not of this graph.
+    pub fn growth(&self, node: DagNode) -> DagGrowth {
+        assert!(self.run.upgrade().is_none_or(|run| run.has(node.0)), "{node} is not of this graph");
+        DagGrowth::new(self.run.clone(), node.0)
     }
 
     fn stop(&self, how: Killed) {

@@ -12,6 +12,12 @@ use std::fmt;
 pub struct DagNode(pub(crate) u32);
 
 impl DagNode {
+    /// The node that is added to a graph after so many others: for jobs that name nodes which are added after them.
+    #[must_use]
+    pub const fn nth(index: u32) -> Self {
+        Self(index)
+    }
+
     /// The node's place in the order of addition.
     #[must_use]
     pub fn index(self) -> usize {

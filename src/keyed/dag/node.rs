@@ -4,12 +4,16 @@
 use super::super::kind::{Disposition, TaskKind};
 use super::builder::{Job, NONE};
 use super::error::DagFailure;
+use super::links::More;
 use super::word::{Cancel, Seen, Word};
 use crate::flight::{CancellationToken, Interrupt, drop_contained, trampoline};
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::{Arc, OnceLock};
+
+/// In a number of a node: it was interrupted. So a failure of its own goes before.
+const INTERRUPTED: u32 = 1 << 31;
 
 /// What lies in a node.
 enum Inside {
@@ -21,15 +25,23 @@ enum Inside {
     Failure(Arc<DagFailure>),
 }
 
+/// What few nodes have.
+#[derive(Default)]
+pub(super) struct Cold {
+    /// What its job asked for to hand on.
+    pub(super) token: OnceLock<CancellationToken>,
+    /// Edges that were added while it ran.
+    pub(super) more: OnceLock<Box<More>>,
+}
+
 pub(crate) struct Node {
     word: Word,
-    /// The node whose edge into this one stayed shut first.
+    /// The node whose edge into this one stayed shut: of several one that failed by itself, and of those the first by number.
     shut_by: AtomicU32,
     /// Its place among the extras, or `NONE`.
     pub(crate) extra: u32,
     pub(crate) kind: TaskKind,
-    /// What its job asked for to hand on.
-    pub(crate) token: OnceLock<CancellationToken>,
+    cold: OnceLock<Box<Cold>>,
     inside: UnsafeCell<Inside>,
 }
 
@@ -53,13 +65,24 @@ pub(crate) struct Held<'a> {
 
 impl Node {
     pub(crate) fn new(job: Job, kind: TaskKind, extra: u32, word: Word) -> Self {
-        let (shut_by, token) = (AtomicU32::new(NONE), OnceLock::new());
-        Self { word, shut_by, extra, kind, token, inside: UnsafeCell::new(Inside::Job(job)) }
+        let (shut_by, cold) = (AtomicU32::new(NONE), OnceLock::new());
+        Self { word, shut_by, extra, kind, cold, inside: UnsafeCell::new(Inside::Job(job)) }
     }
 
     #[inline]
     pub(crate) fn load(&self) -> Seen {
         self.word.load()
+    }
+
+    /// What few nodes have, made now if it has nothing of that yet.
+    pub(super) fn cold(&self) -> &Cold {
+        self.cold.get_or_init(Box::default)
+    }
+
+    /// The same, if it has.
+    #[inline]
+    pub(super) fn has_cold(&self) -> Option<&Cold> {
+        self.cold.get().map(|cold| &**cold)
     }
 
     fn ready(&self, seen: Option<Seen>) -> Option<Ready<'_>> {
@@ -77,11 +100,32 @@ impl Node {
         self.ready(self.word.pass())
     }
 
-    /// The edge from `by` stays shut.
-    pub(crate) fn shut(&self, by: u32) -> Option<Ready<'_>> {
+    /// The edge from `by` stays shut, which was perhaps only interrupted.
+    pub(crate) fn shut(&self, by: u32, interrupted: bool) -> Option<Ready<'_>> {
+        let by = if interrupted { by | INTERRUPTED } else { by };
         // ordering: read by who takes the last gate, after this one's subtraction.
-        let _ = self.shut_by.compare_exchange(NONE, by, Ordering::Relaxed, Ordering::Relaxed);
+        self.shut_by.fetch_min(by, Ordering::Relaxed);
         self.ready(self.word.shut())
+    }
+
+    /// One edge more leads into it, unless it is ready or further.
+    pub(super) fn add_gate(&self) -> bool {
+        self.word.add_gate()
+    }
+
+    /// Somebody adds to the graph behind it; see [`Word::grow`].
+    pub(super) fn grow(&self) -> bool {
+        self.word.grow()
+    }
+
+    /// One of those is done; see [`Word::ungrow`].
+    pub(super) fn ungrow(&self) -> Option<Seen> {
+        self.word.ungrow()
+    }
+
+    /// Makes it as urgent as `priority`; see [`Word::urge`].
+    pub(super) fn urge(&self, priority: Priority) -> Option<Seen> {
+        self.word.urge(priority)
     }
 
     /// Takes it, if nobody has.
@@ -95,8 +139,9 @@ impl Node {
     }
 
     /// The node whose edge into this one stayed shut, if one has. For who holds it.
-    pub(crate) fn shut_by(&self) -> u32 {
-        self.shut_by.load(Ordering::Relaxed)
+    pub(crate) fn shut_by(&self) -> Option<u32> {
+        let by = self.shut_by.load(Ordering::Relaxed);
+        (by != NONE).then_some(by & !INTERRUPTED)
     }
 
     /// Why it failed, if it is over and has.
@@ -119,6 +164,10 @@ impl Node {
 }
 
 impl<'a> Ready<'a> {
+    pub(crate) fn node(&self) -> &'a Node {
+        self.node
+    }
+
     /// Says that a ticket of it goes out, for the priority that is returned.
     #[inline]
     pub(crate) fn queue(self) -> Priority {

@@ -7,17 +7,22 @@ use super::builder::{Dag, Extra, NONE};
 use super::check::Edges;
 use super::error::DagFailure;
 use super::first::First;
+use super::ids::{DagNode, Link, NODES_MAX};
+use super::links::{Added, Grown, More};
 use super::node::Node;
 use super::report::DagReport;
 use super::ticket::Ticket;
+use super::urgency::{Change, Urgency};
 use super::word::{Cancel, Word};
-use crate::admission::Reservation;
+use crate::admission::{RequestContext, Reservation, WorkAmounts};
+use crate::flight::combine::{self, ROUNDS_MAX, Section};
 use crate::flight::{
     CancelRegistration, CancellationToken, Completion, Flight, FlightId, FlightRef, Interrupt, Killed, Left, Phase,
 };
 use crate::runtime::{Place, Priority, Spawner, current_pool};
 use crate::sync::atomic::{AtomicU64, Ordering, fence};
 use crate::sync::{Arc, CachePadded, OnceLock, Weak};
+use std::collections::HashMap;
 use std::time::Duration;
 
 pub(super) type Waiter = Arc<Completion<DagReport, Interrupt>>;
@@ -30,6 +35,8 @@ pub(crate) struct Run {
     pub(super) edges: Edges,
     pub(super) extras: Box<[Extra]>,
     pub(super) first: First,
+    grown: Grown,
+    urgency: Section<Change, Urgency>,
     /// Why nothing more is to start.
     stopped: OnceLock<Killed>,
     /// The one that the tokens of its nodes descend from.
@@ -47,6 +54,7 @@ impl Run {
     pub(super) fn new(spawner: Spawner, dag: Dag, reservation: Option<Reservation>) -> (Arc<Self>, Waiter) {
         let Dag { specs, extras, edges, into, urgency, token, .. } = dag;
         let urgent = |node: usize, own: Priority| urgency.get(node).copied().unwrap_or(own);
+        let own: Vec<Priority> = specs.iter().map(|spec| spec.priority).collect();
         let first = First::new(specs.iter().enumerate().filter(|(node, _)| into[*node] == 0).map(|(node, spec)| {
             (node as u32, Place { pool: spec.kind.pool(), priority: urgent(node, spec.priority) })
         }));
@@ -69,6 +77,8 @@ impl Run {
             edges,
             extras: extras.into(),
             first,
+            grown: Grown::new(),
+            urgency: Section::new(Urgency::new(own)),
             stopped: OnceLock::new(),
             token: OnceLock::new(),
             heard: OnceLock::new(),
@@ -92,7 +102,9 @@ impl Run {
         }));
         if self.extras.iter().any(|extra| extra.token.is_some()) {
             for (id, node) in self.nodes.iter().enumerate() {
-                let Some(token) = self.extra(node).and_then(|extra| extra.token.as_ref()) else { continue };
+                let Some(token) = self.extras.get(node.extra as usize).and_then(|extra| extra.token.as_ref()) else {
+                    continue;
+                };
                 let run = me.clone();
                 heard.push(token.on_cancel(move || {
                     if let Some(run) = run.upgrade() {
@@ -104,6 +116,10 @@ impl Run {
         let _ = self.heard.set(heard);
     }
 
+    pub(super) fn weak(&self) -> Weak<Self> {
+        self.me.clone()
+    }
+
     pub(super) fn begin(self: &Arc<Self>) {
         if self.nodes.is_empty() {
             return self.finish();
@@ -111,12 +127,111 @@ impl Run {
         First::begin(self);
     }
 
-    pub(super) fn node(&self, node: u32) -> &Node {
-        &self.nodes[node as usize]
+    /// A node and the edges that it came with.
+    #[inline]
+    pub(super) fn at(&self, node: u32) -> (&Node, &[Link]) {
+        match self.nodes.get(node as usize) {
+            Some(here) => (here, self.edges.of(node)),
+            None => {
+                let added = self.added(node).expect("the node is of this graph");
+                (&added.node, &added.links)
+            }
+        }
     }
 
-    pub(super) fn extra(&self, node: &Node) -> Option<&Extra> {
-        if node.extra == NONE { None } else { self.extras.get(node.extra as usize) }
+    #[cold]
+    fn added(&self, node: u32) -> Option<&Added> {
+        self.grown.get(u64::from(node).checked_sub(self.nodes.len() as u64)?)
+    }
+
+    #[inline]
+    pub(super) fn node(&self, node: u32) -> &Node {
+        self.nodes.get(node as usize).unwrap_or_else(|| self.at(node).0)
+    }
+
+    /// Whether the graph has such a node.
+    pub(super) fn has(&self, node: u32) -> bool {
+        (node as usize) < self.nodes.len() || self.added(node).is_some()
+    }
+
+    /// How many nodes there are, those among them that are about to be added.
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len() + self.grown.len()
+    }
+
+    /// All edges that leave a node.
+    pub(super) fn links(&self, node: u32) -> impl Iterator<Item = Link> {
+        let (node, links) = self.at(node);
+        let more = node.has_cold().into_iter().flat_map(|cold| More::all(&cold.more));
+        links.iter().copied().chain(more)
+    }
+
+    /// On whose behalf a node runs.
+    pub(super) fn context(&self, node: u32) -> Option<RequestContext> {
+        let extra = match self.nodes.get(node as usize) {
+            Some(node) if node.extra == NONE => return None,
+            Some(node) => &self.extras[node.extra as usize],
+            None => &self.added(node)?.extra,
+        };
+        extra.context.clone()
+    }
+
+    /// Numbers for so many nodes that are added while a node runs: the first.
+    pub(super) fn number(&self, count: u32) -> Option<u32> {
+        let first = self.grown.take(u64::from(count), (NODES_MAX - self.nodes.len()) as u64)?;
+        // ordering: the node that grows the graph is not over, so somebody tells of the last one after this.
+        self.left.fetch_add(u64::from(count), Ordering::AcqRel);
+        Some(self.nodes.len() as u32 + first as u32)
+    }
+
+    /// Puts an added node where its number says.
+    pub(super) fn put(&self, node: u32, added: Added) {
+        self.grown.put(u64::from(node) - self.nodes.len() as u64, added);
+    }
+
+    /// The graph holds so much more of its budget.
+    pub(super) fn take_more(&self, amounts: WorkAmounts) {
+        if let Some(reservation) = &self.reservation {
+            reservation.extend(amounts);
+        }
+    }
+
+    /// A way from one node to another, if there is one.
+    pub(super) fn path(&self, from: u32, to: u32) -> Option<Vec<DagNode>> {
+        let (mut open, mut by) = (vec![from], HashMap::from([(from, from)]));
+        while let Some(node) = open.pop() {
+            if node == to {
+                let mut path: Vec<DagNode> =
+                    std::iter::successors(Some(to), |node| by.get(node).copied().filter(|before| before != node))
+                        .map(DagNode)
+                        .collect();
+                path.reverse();
+                return Some(path);
+            }
+            for link in self.links(node) {
+                by.entry(link.to()).or_insert_with(|| {
+                    open.push(link.to());
+                    node
+                });
+            }
+        }
+        None
+    }
+
+    /// Something has changed how urgent nodes are: works that in, or leaves it to who does so at the moment.
+    pub(super) fn change(&self, change: Change) {
+        let mut urged = Vec::new();
+        let mut left =
+            self.urgency.bring(change, ROUNDS_MAX, |urgency, change| urgency.serve(self, change, &mut urged));
+        while left == combine::Left::Serve {
+            left = self.urgency.serve(ROUNDS_MAX, |urgency, change| urgency.serve(self, change, &mut urged));
+        }
+        for (id, priority) in urged {
+            let node = self.node(id);
+            if !node.load().is_started() {
+                self.push(id, Place { pool: node.kind.pool(), priority }, false);
+            }
+        }
     }
 
     /// Why nothing more is to start, if so.
@@ -137,12 +252,13 @@ impl Run {
     }
 
     /// Cancels a node, unless it is over.
-    pub(super) fn cancel(&self, node: u32) -> Cancel {
-        let node = self.node(node);
+    pub(super) fn cancel(&self, id: u32) -> Cancel {
+        let node = self.node(id);
         let cancel = node.cancel();
-        if let Cancel::Won { started: true } = cancel {
+        if let Cancel::Won { started } = cancel {
+            self.change(Change::Cancelled(id));
             told_or_seen();
-            if let Some(token) = node.token.get() {
+            if started && let Some(token) = node.has_cold().and_then(|cold| cold.token.get()) {
                 token.cancel();
             }
         }
@@ -152,7 +268,7 @@ impl Run {
     /// A token that is cancelled with the node, which runs.
     pub(super) fn token(&self, node: &Node) -> CancellationToken {
         let root = || self.token.get_or_init(CancellationToken::new);
-        let token = node.token.get_or_init(|| root().child());
+        let token = node.cold().token.get_or_init(|| root().child());
         told_or_seen();
         if self.stopped().is_some() || node.load().is_cancelled() {
             token.cancel();
@@ -185,7 +301,7 @@ impl Run {
             }
             disposition
         };
-        let dispositions = (0..self.nodes.len() as u32).map(&mut look).collect();
+        let dispositions = (0..self.len() as u32).map(&mut look).collect();
         let report = DagReport::new(dispositions, failures.into(), self.spawner.now().saturating_sub(self.began));
         // Given back first: who is told may submit the next.
         if let Some(reservation) = &self.reservation {
@@ -201,11 +317,10 @@ impl Run {
         if let Some(how) = self.stopped() {
             return DagFailure::Interrupted(how.into());
         }
-        let by = node.shut_by();
-        if !node.load().is_shut() || by == NONE {
-            return DagFailure::Interrupted(Interrupt::Cancelled);
+        match node.shut_by() {
+            Some(by) if !node.load().is_cancelled() => super::walk::behind(by, self.node(by)),
+            _ => DagFailure::Interrupted(Interrupt::Cancelled),
         }
-        super::walk::behind(by, self.node(by))
     }
 }
 
@@ -221,7 +336,7 @@ impl FlightRef for Run {
     }
 
     fn describe(&self) -> String {
-        format!("graph of {} computations", self.nodes.len())
+        format!("graph of {} computations", self.len())
     }
 
     fn spawner(&self) -> Spawner {

@@ -8,6 +8,7 @@ use super::error::DagFailure;
 use super::ids::{DagGate, DagNode};
 use super::node::{Held, Node, Ready};
 use super::run::Run;
+use super::word::Seen;
 use crate::admission::ContextScope;
 use crate::flight::{FlightRef, catch, enter};
 use crate::runtime::{Place, yields};
@@ -18,8 +19,8 @@ const TURN: u32 = 8;
 /// A thread's way through a run.
 pub(super) struct Walk<'a> {
     run: &'a Run,
-    /// Where it runs.
-    place: Place,
+    /// Where it runs; none if it is no place to run nodes at.
+    place: Option<Place>,
     /// Of what it made ready, the node that it runs next.
     next: Option<(u32, Ready<'a>)>,
     /// What it made ready and what is not to run.
@@ -33,12 +34,17 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     pub(super) fn new(run: &'a Run, place: Place) -> Self {
         let turn = if run.spawner.is_driven() { 1 } else { TURN };
-        Self { run, place, next: None, doomed: Vec::new(), done: 0, ran: 0, turn }
+        Self { run, place: Some(place), next: None, doomed: Vec::new(), done: 0, ran: 0, turn }
+    }
+
+    /// Of a thread that runs no nodes.
+    pub(super) fn elsewhere(run: &'a Run) -> Self {
+        Self { run, place: None, next: None, doomed: Vec::new(), done: 0, ran: 0, turn: 0 }
     }
 
     /// Whether the thread has run enough, or something else waits for it.
     pub(super) fn is_over(&self) -> bool {
-        self.ran >= self.turn || yields(self.place)
+        self.ran >= self.turn || self.place.is_none_or(yields)
     }
 
     /// Runs a node, or ends it if it is not to run, and goes on with what that makes ready, as long as it is the thread's turn.
@@ -46,8 +52,8 @@ impl<'a> Walk<'a> {
         self.one(node, held);
         while let Some((node, ready)) = self.next.take() {
             if self.is_over() {
-                let priority = ready.queue();
-                return self.run.push(node, Place { priority, ..self.place }, true);
+                let place = Place { pool: ready.node().kind.pool(), priority: ready.seen.priority() };
+                return self.run.push(node, Place { priority: ready.queue(), ..place }, true);
             }
             self.one(node, ready.start());
         }
@@ -61,7 +67,7 @@ impl<'a> Walk<'a> {
             Some(job) => {
                 self.ran += 1;
                 let cx = DagCx::new(self.run, node);
-                let context = self.run.extra(held.node()).and_then(|extra| extra.context.clone());
+                let context = self.run.context(node);
                 let _active = enter(self.run.id());
                 let _context = ContextScope::enter(context);
                 catch(|| job(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
@@ -69,6 +75,10 @@ impl<'a> Walk<'a> {
             None => Err(self.run.failure(held.node())),
         };
         self.end(node, held, result);
+        self.end_doomed();
+    }
+
+    fn end_doomed(&mut self) {
         while let Some((node, ready)) = self.doomed.pop() {
             let held = ready.start();
             let failure = self.run.failure(held.node());
@@ -76,18 +86,39 @@ impl<'a> Walk<'a> {
         }
     }
 
+    /// What comes after a node that was over while others still added to the graph behind it.
+    pub(super) fn release_late(&mut self, node: u32, seen: Seen) {
+        let failure = self.run.node(node).failure();
+        self.release(node, seen, failure.is_some_and(|failure| failure.is_interrupted()));
+        self.end_doomed();
+    }
+
+    /// An edge to a node was not to be: it does not wait for that.
+    pub(super) fn take_back(&mut self, node: u32) {
+        if let Some(ready) = self.run.node(node).pass() {
+            self.ready(node, self.run.node(node), ready);
+        }
+        self.end_doomed();
+    }
+
     /// A node is over: tells those that come after it.
     fn end(&mut self, node: u32, held: Held<'a>, result: Result<Disposition, DagFailure>) {
         let interrupted = result.as_ref().is_err_and(DagFailure::is_interrupted);
         let seen = held.end(result);
+        if seen.is_settled() {
+            self.release(node, seen, interrupted);
+        }
+    }
+
+    fn release(&mut self, node: u32, seen: Seen, interrupted: bool) {
         let (disposition, cancelled) = (seen.disposition(), interrupted || seen.is_cancelled());
         self.done += 1;
-        for link in self.run.edges.of(node) {
+        for link in self.run.links(node) {
             let after = self.run.node(link.to());
             let ready = match link.gate().opens(disposition) {
                 true if cancelled => after.pass(),
                 true => after.open(),
-                false => after.shut(node),
+                false => after.shut(node, cancelled),
             };
             if let Some(ready) = ready {
                 self.ready(link.to(), after, ready);
@@ -111,7 +142,7 @@ impl<'a> Walk<'a> {
 
     /// Whether what belongs to `place` may run on this thread, in its turn.
     fn runs_here(&self, place: Place) -> bool {
-        place == self.place
+        self.place == Some(place)
     }
 }
 

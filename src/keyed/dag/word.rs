@@ -3,9 +3,9 @@
 //!
 //! | bits | field | set by | meaning |
 //! |---|---|---|---|
-//! | 0..24 | gates | `open`, `pass` | edges into the node that are not decided; never rises from zero |
+//! | 0..24 | gates | `open`, `pass`, `add_gate` | edges into the node that are not decided; never rises from zero |
 //! | 24..48 | alive | `open` | edges into it that opened behind a node that was not cancelled |
-//! | 48..50 | priority | | the most urgent of its own and of all that come after it |
+//! | 48..50 | priority | `urge` | the most urgent of its own and of all that come after it |
 //! | 50 | QUEUED | `queue` | a ticket of it is out |
 //! | 51 | STARTED | `claim` | somebody has it: runs it, or ends it without |
 //! | 52 | OVER | `end` | its outcome stands |
@@ -13,6 +13,7 @@
 //! | 54 | SHUT | `shut` | an edge into it did not open: it will not run |
 //! | 55 | KEPT | | it goes on although all that it came after was cancelled |
 //! | 56..58 | end | `end` | its disposition |
+//! | 58..62 | growers | `grow`, `ungrow` | who adds to the graph behind it at the moment; it is not released before |
 //!
 //! Whoever takes the gates to zero owns the node, alone, until it has queued it; then whoever claims it does. An outcome
 //! and a cancel are decided by which of the two came first in this word.
@@ -37,6 +38,8 @@ const CANCELLED: u64 = 1 << 53;
 const SHUT: u64 = 1 << 54;
 const KEPT: u64 = 1 << 55;
 const END_SHIFT: u32 = 56;
+const GROWER: u64 = 1 << 58;
+const GROWERS: u64 = 0b1111 << 58;
 
 /// A node's word as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,10 @@ impl Seen {
     #[inline]
     pub(crate) fn priority(self) -> Priority {
         Priority::ALL[((self.0 & PRIORITY) >> PRIORITY_SHIFT) as usize]
+    }
+
+    pub(crate) fn is_queued(self) -> bool {
+        self.0 & QUEUED != 0
     }
 
     pub(crate) fn is_started(self) -> bool {
@@ -60,8 +67,18 @@ impl Seen {
         self.0 & CANCELLED != 0
     }
 
+    pub(crate) fn is_kept(self) -> bool {
+        self.0 & KEPT != 0
+    }
+
     pub(crate) fn is_shut(self) -> bool {
         self.0 & SHUT != 0
+    }
+
+    /// Of a node that is over: whether what comes after it may be released.
+    #[inline]
+    pub(crate) fn is_settled(self) -> bool {
+        self.0 & GROWERS == 0
     }
 
     /// Of a ready node with edges into it: whether all that it came after was cancelled, and nobody else wants it.
@@ -72,7 +89,8 @@ impl Seen {
     /// Of a ready node that `came_after` others: whether it may run.
     #[inline]
     pub(crate) fn may_run(self, came_after: bool) -> bool {
-        self.0 & (CANCELLED | SHUT) == 0 && !(came_after && self.is_orphan())
+        let gone = self.is_cancelled() || self.is_shut();
+        !(gone || came_after && self.is_orphan())
     }
 
     /// How it ended, once it is over.
@@ -100,11 +118,11 @@ pub(crate) enum Cancel {
 pub(crate) struct Word(AtomicU64);
 
 impl Word {
-    /// A node that waits for so many edges, at most [`GATES_MAX`].
+    /// A node that waits for so many edges, at most [`GATES_MAX`]; of one that waits for none a ticket is about to go out.
     pub(crate) fn new(gates: u32, priority: Priority, kept: bool) -> Self {
         debug_assert!(gates <= GATES_MAX);
-        let kept = if kept { KEPT } else { 0 };
-        Self(AtomicU64::new(u64::from(gates) | (priority as u64) << PRIORITY_SHIFT | kept))
+        let (kept, queued) = (if kept { KEPT } else { 0 }, if gates == 0 { QUEUED } else { 0 });
+        Self(AtomicU64::new(u64::from(gates) | (priority as u64) << PRIORITY_SHIFT | kept | queued))
     }
 
     #[inline]
@@ -153,10 +171,21 @@ impl Word {
         self.pass()
     }
 
-    /// Its owner sends a ticket off, for the priority that stands here now.
+    /// One edge more leads into the node, unless it is ready or further. Whether it does.
+    pub(crate) fn add_gate(&self) -> bool {
+        let blind = mutant("dag.word.gate_ready");
+        self.update(|word| ((word & COUNT > 0 || blind) && word & COUNT < COUNT).then_some(word + GATE)).is_ok()
+    }
+
+    /// Its owner sends a ticket off, for the priority that stands here now. Who urges later sends another.
     #[inline]
     pub(crate) fn queue(&self) -> Seen {
-        // ordering: Release hands the node to who claims it.
+        if mutant("dag.word.queue_by_look") {
+            let seen = self.load();
+            self.0.fetch_or(QUEUED, Ordering::AcqRel);
+            return seen;
+        }
+        // ordering: AcqRel. Pairs with `urge` on the same word: if that came first, its priority is returned; else it sees QUEUED.
         Seen(self.0.fetch_or(QUEUED, Ordering::AcqRel))
     }
 
@@ -179,7 +208,8 @@ impl Word {
         Seen(self.0.fetch_or(STARTED, Ordering::AcqRel))
     }
 
-    /// Who has the node writes its outcome, once. The word as it is now: if a cancel came first, that is the outcome.
+    /// Who has the node writes its outcome, once. The word as it is now: if a cancel came first, that is the outcome; and if somebody
+    /// adds to the graph behind it, the last of those releases what is behind.
     #[inline]
     pub(crate) fn end(&self, disposition: Disposition) -> Seen {
         let bits = STARTED | OVER | (disposition as u64) << END_SHIFT;
@@ -197,5 +227,27 @@ impl Word {
             Ok(before) => Cancel::Won { started: before.is_started() },
             Err(_) => Cancel::Late,
         }
+    }
+
+    /// Makes it as urgent as `priority`, or less. The word before, if that is a change and the node is not over.
+    pub(crate) fn urge(&self, priority: Priority) -> Option<Seen> {
+        let bits = (priority as u64) << PRIORITY_SHIFT;
+        self.update(|word| (word & OVER == 0 && word & PRIORITY != bits).then_some((word & !PRIORITY) | bits)).ok()
+    }
+
+    /// Somebody adds to the graph behind the node: from now on nothing behind it is released, until it is told of the last. False if
+    /// the node does not run, or too many do so at once.
+    pub(crate) fn grow(&self) -> bool {
+        let may = |word: u64| word & (STARTED | OVER) == STARTED && word & GROWERS < GROWERS;
+        self.update(|word| may(word).then_some(word + GROWER)).is_ok()
+    }
+
+    /// One who added is done. To the last, if the node has come to its end meanwhile: the word, for who releases what is behind.
+    pub(crate) fn ungrow(&self) -> Option<Seen> {
+        // ordering: AcqRel. Pairs with `end`: if that came first, who is the last here releases, and sees the outcome; else `end`
+        // sees nobody, or leaves it to who is the last.
+        let before = self.0.fetch_sub(GROWER, Ordering::AcqRel);
+        let last = before & GROWERS == GROWER || mutant("dag.word.each_grower_releases");
+        (last && before & OVER != 0).then_some(Seen(before - GROWER))
     }
 }

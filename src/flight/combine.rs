@@ -7,7 +7,7 @@
 //! hand: the queue holds as many as are counted beside it. After some rounds the server hands a baton on: the count stays above zero, and
 //! serving goes on from the ticket that carries the baton, so that no call lasts as long as others keep arriving.
 
-use crate::flight::contained;
+use super::contained;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::queue::{Injector, Steal};
