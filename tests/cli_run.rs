@@ -118,6 +118,55 @@ command = ["printf", "%s|", "a", "*"]
 }
 
 #[test]
+fn commands_are_found_on_their_own_path_and_hear_all_signals() {
+    let tasks = Tasks::new(
+        r#"
+[tasks.found]
+command = ["tool", "x"]
+environment = { PATH = "none:plain:tools:/bin" }
+[tasks.plain]
+command = ["tool"]
+environment = { PATH = "none:plain" }
+[tasks.lost]
+command = ["tool"]
+environment = { PATH = "" }
+[tasks.nothing]
+command = ["true"]
+environment = { PATH = false }
+[tasks.text]
+command = ["tools/text"]
+[tasks.signals]
+command = ["cat", "/proc/self/status"]
+"#,
+    );
+    let mode = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    for (name, text, bits) in [
+        ("tools/tool", "#!/bin/sh\necho tool $1\n", 0o755),
+        ("plain/tool", "no", 0o644),
+        ("tools/text", "echo no", 0o755),
+    ] {
+        tasks.write(name, text);
+        fs::set_permissions(tasks.path(name), mode(bits)).unwrap();
+    }
+    let ran = tasks.run(&["-j1"]);
+    assert_eq!((ran.status, ran.named("ok")), (1, vec!["found", "nothing", "signals"]), "{ran:?}");
+    assert!(ran.stdout.contains("\ntool x\n"), "{ran:?}");
+    for complaint in [
+        "shardrun: plain: cannot be executed: tool",
+        "shardrun: lost: command not found: tool",
+        "shardrun: text: is no program, or a script without a line `#!`: tools/text",
+    ] {
+        assert!(ran.stderr.lines().any(|line| line == complaint), "{complaint}: {ran:?}");
+    }
+    for what in ["SigBlk", "SigIgn", "SigCgt"] {
+        let line = ran.stdout.lines().find_map(|line| line.strip_prefix(what)?.strip_prefix(":\t")).unwrap();
+        // The system's library keeps two for itself, and has them ignored in what it starts.
+        let signals = u64::from_str_radix(line, 16).unwrap() & !(0b11 << 31);
+        assert_eq!(signals, 0, "{what}: {ran:?}");
+    }
+}
+
+#[test]
 fn concurrency_pools_resources_and_mutexes_hold() {
     for (file, words, most) in [
         ("concurrency = 3\n", &[][..], 3),

@@ -1,4 +1,4 @@
-//! `shardrun run` with more than there is room for: tasks, faults, commands at a time, runs of one folder, and a job server that goes.
+//! `shardrun run` at its limits: tasks, faults, commands at a time, runs of one folder, and a job server that goes.
 //! These tests do not know how files are read, nor how commands are made.
 #![cfg(all(feature = "cli", target_os = "linux"))]
 

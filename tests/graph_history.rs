@@ -174,3 +174,17 @@ fn a_plan_takes_its_predictions_from_a_history() {
     plan.predict(|name| History::new().predicted(name));
     assert_eq!(plan.build().unwrap().tasks().len(), 1);
 }
+
+#[test]
+fn figures_at_their_ends_are_read_and_grow_no_further() {
+    let folder = Folder::new("history-ends");
+    let most = u64::MAX;
+    fs::write(folder.file(), format!("shardrun-history 1 {most}\n{most} 1 {most} {most} a\nend\n")).unwrap();
+    let (mut history, warnings) = History::load(&folder.file());
+    assert!(warnings.is_empty(), "{warnings:?}");
+    remember(&mut history, &[("a", 5, Some(1)), ("b", 5, None)]);
+    history.save(&folder.file()).unwrap();
+    assert_eq!(History::load(&folder.file()), (history.clone(), Vec::new()));
+    assert_eq!(history.predicted("a"), Some(Duration::from_millis(5)));
+    assert!(history.memory_estimate("a").is_some());
+}

@@ -251,3 +251,17 @@ fn b113_a_chain_a_star_and_a_ladder_of_a_million_are_planned_on_a_small_stack() 
         assert!(behind > 0);
     }
 }
+
+#[test]
+fn sixty_thousand_pools_are_found_at_once_each() {
+    let mut plan = Plan::builder();
+    for at in 0..60_000_u32 {
+        plan.task(&format!("t{at}")).pool(&format!("p{}", 59_999 - at));
+    }
+    for at in 0..60_000_u32 {
+        plan.pool(&format!("p{at}"), at + 1);
+    }
+    let plan = plan.build().unwrap();
+    let pool = plan.pool_of(plan.find("t7").unwrap()).unwrap();
+    assert_eq!(plan.pool(pool), ("p59992", 59_993));
+}

@@ -7,6 +7,7 @@ use super::ids::{Limit, PoolId, TaskId};
 use super::names::Names;
 use super::plan::{Kind, Plan, Pool};
 use super::{edges, rank};
+use ahash::{AHashMap, AHashSet};
 use std::time::Duration;
 
 /// Set in a dependency that is not a task's number but the place of a name in the list of names.
@@ -38,6 +39,8 @@ pub struct PlanBuilder {
     named: Vec<String>,
     pools: Vec<(String, Limit)>,
     pool_names: Vec<String>,
+    /// Their places in that list.
+    pool_places: AHashMap<String, usize>,
     concurrency: Option<Limit>,
     too_large: bool,
 }
@@ -69,6 +72,7 @@ impl PlanBuilder {
             named: Vec::new(),
             pools: Vec::new(),
             pool_names: Vec::new(),
+            pool_places: AHashMap::new(),
             concurrency: None,
             too_large: false,
         }
@@ -162,8 +166,9 @@ impl PlanBuilder {
 
     fn check_pools(&self) -> Result<Vec<Pool>, PlanError> {
         let mut pools: Vec<Pool> = Vec::with_capacity(self.pools.len());
+        let mut seen = AHashSet::with_capacity(self.pools.len());
         for (name, limit) in &self.pools {
-            if pools.iter().any(|pool| pool.name == *name) {
+            if !seen.insert(name) {
                 return Err(PlanError::DuplicatePool { pool: name.clone() });
             }
             let capacity =
@@ -175,7 +180,9 @@ impl PlanBuilder {
 
     /// Turns the pools that tasks named into the pools that were declared.
     fn assign_pools(&mut self, pools: &[Pool]) -> Result<(), PlanError> {
-        let place = |name: &String| pools.iter().position(|pool| pool.name == *name).map(|at| at as u16);
+        let declared: AHashMap<&str, u16> =
+            pools.iter().enumerate().map(|(at, pool)| (pool.name.as_str(), at as u16)).collect();
+        let place = |name: &String| declared.get(name.as_str()).copied();
         let places: Vec<Option<u16>> = self.pool_names.iter().map(place).collect();
         for task in 0..self.facts.pools.len() {
             let wanted = self.facts.pools[task];
@@ -266,9 +273,10 @@ impl TaskEntry<'_> {
 
     /// Runs in the pool of this name, which may be declared later. The task then takes no local slot.
     pub fn pool(self, name: &str) -> Self {
-        let names = &mut self.plan.pool_names;
-        let at = names.iter().position(|known| known == name).unwrap_or_else(|| {
+        let (names, places) = (&mut self.plan.pool_names, &mut self.plan.pool_places);
+        let at = places.get(name).copied().unwrap_or_else(|| {
             names.push(name.to_owned());
+            places.insert(name.to_owned(), names.len() - 1);
             names.len() - 1
         });
         let pools = &mut self.plan.facts.pools;

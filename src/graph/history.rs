@@ -9,9 +9,8 @@ use super::outcome::RunReport;
 use super::status::TaskStatus;
 use ahash::AHashMap;
 use smallvec::SmallVec;
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
@@ -111,7 +110,7 @@ impl History {
     /// Takes a run's outcomes in: of tasks that ran, how long the successes took, what memory they held, and whether they
     /// failed. What was aborted, skipped or taken from a cache says nothing, nor does a task without a name.
     pub fn record<X>(&mut self, report: &RunReport<X>) {
-        self.runs += 1;
+        self.runs = self.runs.saturating_add(1);
         for outcome in report.outcomes() {
             let name = report.plan().name(outcome.task());
             let tells = matches!(outcome.status(), TaskStatus::Success | TaskStatus::Failed);
@@ -178,7 +177,7 @@ impl History {
         beside.push(format!(".{}.new", std::process::id()));
         let beside = Path::new(&beside);
         let written = File::create(beside).and_then(|mut file| {
-            file.write_all(self.text().as_bytes())?;
+            file.write_all(&self.text())?;
             file.sync_all()
         });
         let result = written.and_then(|()| fs::rename(beside, path));
@@ -188,18 +187,18 @@ impl History {
         result
     }
 
-    fn text(&self) -> String {
+    fn text(&self) -> Vec<u8> {
         let mut tasks: Vec<(&String, &Record)> = self.tasks.iter().collect();
         if tasks.len() > TASKS_MAX {
             tasks.sort_unstable_by_key(|(_, record)| std::cmp::Reverse(record.run));
             tasks.truncate(TASKS_MAX);
         }
         tasks.sort_unstable_by_key(|(name, _)| *name);
-        let mut text = format!("{HEAD} {}\n", self.runs);
+        let mut text = format!("{HEAD} {}\n", self.runs).into_bytes();
         for (name, record) in tasks {
             record.write(name, &mut text);
         }
-        text.push_str("end\n");
+        text.extend_from_slice(b"end\n");
         text
     }
 }
@@ -221,13 +220,14 @@ fn push(samples: &mut Vec<u64>, sample: u64) {
 
 impl Record {
     /// `run failed durations peaks name`, lists with commas, `-` for none; the name is last and escaped.
-    fn write(&self, name: &str, into: &mut String) {
-        _ = write!(into, "{} {} ", self.run, u8::from(self.failed));
+    fn write(&self, name: &str, into: &mut Vec<u8>) {
+        push_number(self.run, into);
+        into.extend_from_slice(if self.failed { b" 1 " } else { b" 0 " });
         write_list(&self.durations, into);
         write_list(&self.peaks, into);
         if name.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'\\' | b'\'' | b'"')) {
-            into.push_str(name);
-            into.push('\n');
+            into.extend_from_slice(name.as_bytes());
+            into.push(b'\n');
         } else {
             _ = writeln!(into, "{}", name.escape_default());
         }
@@ -249,21 +249,21 @@ impl Record {
     }
 }
 
-fn write_list(samples: &[u64], into: &mut String) {
+fn write_list(samples: &[u64], into: &mut Vec<u8>) {
     if samples.is_empty() {
-        into.push('-');
+        into.push(b'-');
     }
     for (at, sample) in samples.iter().enumerate() {
         if at > 0 {
-            into.push(',');
+            into.push(b',');
         }
         push_number(*sample, into);
     }
-    into.push(' ');
+    into.push(b' ');
 }
 
 /// A file has many numbers: this is several times as fast as formatting.
-fn push_number(mut number: u64, into: &mut String) {
+fn push_number(mut number: u64, into: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut at = digits.len();
     loop {
@@ -274,7 +274,7 @@ fn push_number(mut number: u64, into: &mut String) {
             break;
         }
     }
-    into.extend(digits[at..].iter().map(|digit| char::from(*digit)));
+    into.extend_from_slice(&digits[at..]);
 }
 
 fn parse_list(field: &str) -> Option<Vec<u64>> {

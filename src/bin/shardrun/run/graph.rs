@@ -7,6 +7,7 @@ use super::shape::{Package, Task, TaskFile};
 use super::values::Named;
 use ahash::{AHashMap, AHashSet};
 use shardrun::{History, Plan, PlanError, ResourceBudget, TaskId};
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// A budget has two axes more, for memory and for tasks that run alone.
@@ -19,6 +20,8 @@ pub(super) struct Links<'f> {
     file: &'f TaskFile<'f>,
     places: AHashMap<&'f str, usize>,
     on: Vec<Vec<usize>>,
+    /// Tasks of packages by the rest of their names, for hints.
+    by_rest: OnceCell<AHashMap<&'f str, &'f str>>,
 }
 
 /// The names of what tasks may take.
@@ -42,7 +45,7 @@ impl<'f> Links<'f> {
     /// Finds everybody that is named. What is wrong is in `faults`.
     pub(super) fn new(file: &'f TaskFile<'f>, faults: &Faults<'_>) -> Self {
         let places = file.tasks.iter().enumerate().map(|(place, task)| (task.name, place)).collect();
-        let mut links = Links { file, places, on: Vec::new() };
+        let mut links = Links { file, places, on: Vec::new(), by_rest: OnceCell::new() };
         let packages: AHashMap<&str, &Package<'f>> = file.packages.iter().map(|one| (one.name, one)).collect();
         for package in &file.packages {
             for on in package.on.iter().filter(|on| !packages.contains_key(on.name)) {
@@ -72,7 +75,14 @@ impl<'f> Links<'f> {
     }
 
     fn hint(&self, name: &str, faults: &Faults<'_>) -> String {
-        faults.suggestion(name, self.file.tasks.iter().map(|task| task.name))
+        let tasks = &self.file.tasks;
+        let like = faults.suggestion(name, tasks.iter().map(|task| task.name));
+        // A package's task without its package.
+        let by_rest = || tasks.iter().rev().filter_map(|task| Some((task.package()?.1, task.name))).collect();
+        match self.by_rest.get_or_init(by_rest).get(name).filter(|_| like.is_empty()) {
+            Some(whole) => format!("; did you mean {whole}?"),
+            None => like,
+        }
     }
 
     fn dependencies(&self, place: usize, packages: &AHashMap<&str, &Package<'f>>, faults: &Faults<'_>) -> Vec<usize> {

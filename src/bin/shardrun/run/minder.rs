@@ -26,6 +26,15 @@ pub(super) struct Order {
     pub(super) promise: Promise,
 }
 
+/// What is heard of a process.
+#[derive(Clone, Copy)]
+enum Heard {
+    Output,
+    /// Its output is closed, and empty.
+    Closed,
+    End,
+}
+
 /// What there is to be told.
 pub(super) enum News {
     /// A command was started, for the first time or again.
@@ -246,10 +255,16 @@ impl<'f> Minder<'f> {
             Err(error) => return Err(error.into()),
         }
         let happened = waits.iter().zip(places).filter(|(wait, _)| !wait.revents().is_empty());
-        let happened: Vec<Option<(usize, bool)>> = happened.map(|(_, place)| place).collect();
+        let heard = |end: bool, wait: &PollFd<'_>| match wait.revents() {
+            _ if end => Heard::End,
+            PollFlags::HUP => Heard::Closed,
+            _ => Heard::Output,
+        };
+        let happened: Vec<Option<(usize, Heard)>> =
+            happened.map(|(wait, place)| place.map(|(at, end)| (at, heard(end, wait)))).collect();
         let now = Instant::now();
-        for (at, end) in happened.iter().flatten() {
-            self.happened(*at, *end, now);
+        for (at, heard) in happened.iter().flatten() {
+            self.happened(*at, *heard, now);
         }
         while self.next_deadline().is_some_and(|deadline| deadline <= now) {
             if let Some(Reverse((_, at, _))) = self.timers.pop() {
@@ -259,17 +274,20 @@ impl<'f> Minder<'f> {
         while self.roomier {
             self.try_crowd(now);
         }
-        Ok(happened.contains(&None))
+        Ok(happened.iter().any(Option::is_none))
     }
 
-    fn happened(&mut self, at: usize, exited: bool, now: Instant) {
+    fn happened(&mut self, at: usize, heard: Heard, now: Instant) {
         let Some(mut minded) = self.minded[at].take() else { return };
         let Some(process) = &mut minded.process else {
             self.minded[at] = Some(minded);
             return;
         };
-        if exited {
+        if let Heard::End = heard {
             process.exited(now);
+        } else if let Heard::Closed = heard {
+            process.close();
+            process.look(now);
         } else if let Some(count) = process.read(&mut self.buffer) {
             let bytes = &self.buffer[..count];
             if self.tasks[minded.place].persistent {

@@ -137,7 +137,7 @@ impl Process {
     }
 
     /// Nothing more is read of its output.
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         self.closed = true;
         self.started.as_mut().map(|started| started.output.take());
     }

@@ -151,6 +151,9 @@ fn failure(error: io::Error, program: &Path, directory: Option<&Path>) -> Unstar
         }
         ErrorKind::NotFound => format!("command not found: {}", program.display()),
         ErrorKind::PermissionDenied => format!("cannot be executed: {}", program.display()),
+        _ if Errno::from_io_error(&error) == Some(Errno::NOEXEC) => {
+            format!("is no program, or a script without a line `#!`: {}", program.display())
+        }
         ErrorKind::ArgumentListTooLong => "the command and its environment are too long for the system".to_owned(),
         _ => return error.into(),
     };
