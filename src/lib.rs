@@ -31,8 +31,8 @@ pub use keyed::{
     BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder,
     CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError,
     DagFailure, DagGate, DagGrown, DagGrowth, DagGrowthEnd, DagGrowthRefused, DagHandle, DagNewNode, DagNode,
-    DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedView, Retain, TaskKind,
-    TypeMismatch,
+    DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedJob, KeyedView, Retain,
+    TaskKind, TypeMismatch,
 };
 pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,

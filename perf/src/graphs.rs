@@ -1,7 +1,7 @@
 //! Shapes of task graphs: who depends on whom, as lists in one piece, and the same turned round.
 //! It does not know who runs them. Every shape is the same on every machine.
 
-use shardrun::{Plan, PlanBuilder, Policy, ResourceBudget, TaskEntry, TaskId};
+use shardrun::{Dag, DagNode, Plan, PlanBuilder, Policy, ResourceBudget, TaskEntry, TaskId, TaskKind};
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -138,6 +138,23 @@ impl Shape {
         }
         drop(ids);
         plan.build().unwrap_or_else(|error| panic!("the shape has no fault: {error}"))
+    }
+
+    /// The same as a graph of computations, each of which is made here and calls `body`.
+    pub fn dag(&self, body: impl Fn(u32) + Copy + Send + 'static) -> Dag {
+        let mut dag = Dag::builder();
+        for task in 0..self.tasks() as u32 {
+            let mut entry = dag.node(TaskKind::CacheNode, move |_| body(task));
+            for dep in self.deps.of(task) {
+                entry = entry.after(DagNode::nth(*dep));
+            }
+        }
+        dag.build().unwrap_or_else(|error| panic!("the shape has no fault: {error}"))
+    }
+
+    /// Each task's dependencies, in order.
+    pub fn deps(&self) -> impl Iterator<Item = &[u32]> {
+        (0..self.tasks() as u32).map(|task| self.deps.of(task))
     }
 
     /// The same with each task's dependents, in order.

@@ -67,6 +67,14 @@ enum Key<M: Memo> {
     Moving,
 }
 
+/// How a request was taken.
+pub(crate) enum Begun<M: Memo> {
+    /// It is answered.
+    Answer(Answer<M>),
+    /// This one will be told of that flight.
+    Flying(Arc<Waiter<M>>, Arc<Build<M>>),
+}
+
 /// How a request stands after one look.
 pub(crate) enum Found<M: Memo> {
     /// The answer.
@@ -106,6 +114,22 @@ impl<M: Memo> Asking<'_, M> {
         builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
     ) -> Result<(Handled<M>, Asked), Refused> {
         let CacheRequest { key, view, wish, token, deadline } = request;
+        let (begun, asked) = self.look(key, view, wish, builder)?;
+        let handle = match begun {
+            Begun::Answer(answer) => Handle::ready(answer),
+            Begun::Flying(waiter, build) => pending(waiter, build, (token, deadline)),
+        };
+        Ok((handle, asked))
+    }
+
+    /// The same for who needs no handle.
+    pub(crate) fn look(
+        self,
+        key: M::Key,
+        view: KeyedView,
+        wish: Wish,
+        builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
+    ) -> Result<(Begun<M>, Asked), Refused> {
         let look = || {
             let hash = self.core.hash(view, &key);
             (hash, self.kept(view, &key, hash))
@@ -116,13 +140,13 @@ impl<M: Memo> Asking<'_, M> {
             Err(report) => return Ok(self.spared((key, builder), Err(CacheError::Panicked(report)))),
         };
         let open = Open { key: Key::Bare(key), hash, view, wish, work: Box::new(builder) };
-        self.begin(open, (token, deadline))
+        self.begin(open)
     }
 
     /// The answer of a request whose key and builder are not needed.
-    fn spared(&self, rest: impl Sized, answer: Answer<M>) -> (Handled<M>, Asked) {
+    fn spared(&self, rest: impl Sized, answer: Answer<M>) -> (Begun<M>, Asked) {
         drop_contained(rest);
-        (Handle::ready(answer), Asked::Answered)
+        (Begun::Answer(answer), Asked::Answered)
     }
 
     /// The kept value, which nearly every request of a warm cache finds. Compares keys under the guard, as a borrowed read does.
@@ -140,11 +164,7 @@ impl<M: Memo> Asking<'_, M> {
         self.core.shared.tallies.one(Tally::Hit);
     }
 
-    fn begin(
-        mut self,
-        mut open: Open<M>,
-        until: (Option<CancellationToken>, Option<Duration>),
-    ) -> Result<(Handled<M>, Asked), Refused> {
+    fn begin(mut self, mut open: Open<M>) -> Result<(Begun<M>, Asked), Refused> {
         let core = self.core;
         loop {
             let seen = core.table.seen(open.hash);
@@ -163,7 +183,7 @@ impl<M: Memo> Asking<'_, M> {
                 Found::Joined(waiter, build) => {
                     self.give_back();
                     drop_contained(open);
-                    return Ok((pending(waiter, build, until), Asked::Joined));
+                    return Ok((Begun::Flying(waiter, build), Asked::Joined));
                 }
                 Found::Nothing => {}
             }
@@ -183,7 +203,7 @@ impl<M: Memo> Asking<'_, M> {
                 core.shared.tallies.one(Tally::Miss);
                 build.push();
                 core.shared.clear_yard();
-                return Ok((pending(waiter, build, until), Asked::Begun));
+                return Ok((Begun::Flying(waiter, build), Asked::Begun));
             }
             // Somebody was faster.
             let Some(work) = build.give_up() else { unreachable!("nobody else has seen it") };
@@ -191,7 +211,7 @@ impl<M: Memo> Asking<'_, M> {
         }
     }
 
-    fn panicked(mut self, open: Open<M>, report: PanicReport) -> (Handled<M>, Asked) {
+    fn panicked(mut self, open: Open<M>, report: PanicReport) -> (Begun<M>, Asked) {
         self.give_back();
         self.spared(open, Err(CacheError::Panicked(report)))
     }

@@ -6,6 +6,7 @@ use super::core::Core;
 use super::counters::Tally;
 use super::cx::BuildCx;
 use super::error::CacheError;
+use super::kind::Disposition;
 use super::memo::Memo;
 use super::node::Node;
 use super::request::Wish;
@@ -92,6 +93,12 @@ impl<M: Memo> Build<M> {
     /// Queues it. A runtime that refuses it drops it, and that ends it.
     pub(crate) fn push(self: &Arc<Self>) {
         drop(self.node.shared.spawner.push(self.place(), Ticket::new(self.clone()).job()));
+    }
+
+    /// What may be done with its value. For who has seen that it is there.
+    pub(crate) fn disposition(&self) -> Disposition {
+        // ordering: written by the claimer before it published.
+        if self.return_only.load(Ordering::Relaxed) { Disposition::ReturnOnly } else { Disposition::Cacheable }
     }
 
     /// Somebody wants it at `priority`.

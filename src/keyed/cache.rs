@@ -9,6 +9,7 @@ use super::core::Core;
 use super::counters::{CacheCounters, Tally};
 use super::cx::BuildCx;
 use super::error::CacheError;
+use super::joint::{self, KeyedJob};
 use super::memo::{CacheKey, Typed};
 use super::request::{CacheRequest, KeyedView};
 use crate::admission::Admission;
@@ -16,6 +17,7 @@ use crate::flight::{Handle, Interrupt, catch};
 use crate::sync::Arc;
 use std::borrow::Borrow;
 use std::convert::Infallible;
+use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
 
@@ -158,6 +160,20 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> Cache<K, V
             Ok((handle, _)) => Admission::Admitted(handle),
             Err(refused) => Admission::Backpressured(refused),
         }
+    }
+
+    /// A computation to be a node of a graph ([`DagBuilder::keyed`](super::DagBuilder::keyed)): it is asked for when it is the node's turn,
+    /// joins what is under way then, from other graphs and requests too, and takes no unit of the budget, since its graph holds what it
+    /// needs. The request's token and deadline count for nothing there; the node has its own.
+    pub fn node(
+        &self,
+        request: impl Into<CacheRequest<K>>,
+        builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
+    ) -> KeyedJob
+    where
+        E: Error,
+    {
+        KeyedJob(Box::new(joint::Asked::new(self.core.clone(), request.into(), builder)))
     }
 
     fn asking(&self, unit: Unit) -> Asking<'_, Typed<K, V, E>> {

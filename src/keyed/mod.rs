@@ -12,6 +12,7 @@ mod counters;
 mod cx;
 mod dag;
 mod error;
+mod joint;
 mod kind;
 mod memo;
 mod node;
@@ -32,6 +33,7 @@ pub use dag::{
     DagReport, DagSubmitting, Dags,
 };
 pub use error::{CacheError, TypeMismatch};
+pub use joint::KeyedJob;
 pub use kind::{Disposition, TaskKind};
 pub use memo::CacheKey;
 pub use request::{CacheRequest, KeyedView};
@@ -40,4 +42,4 @@ pub use semaphore::{CpuConcurrencySemaphore, CpuPermit};
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use dag::word;
+pub(crate) use dag::{joined, word};

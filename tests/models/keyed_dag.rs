@@ -5,6 +5,7 @@
 use super::check;
 use crate::admission::{Budget, WorkAmounts, WorkBudget};
 use crate::keyed::Disposition;
+use crate::keyed::joined::Meeting;
 use crate::keyed::word::{Cancel, Seen, Word};
 use crate::runtime::Priority;
 use crate::sync::Arc;
@@ -138,6 +139,25 @@ fn what_is_urged_while_it_is_queued_has_a_ticket_for_that() {
         assert_eq!(tickets.len(), 1, "one queues it");
         tickets.extend(urged);
         assert!(tickets.contains(&Priority::Critical), "nobody knows that it is urgent");
+    });
+}
+
+/// A node is parked while the end of what it waits for is told twice, by its computation and by a cancel: one goes on with it.
+#[test]
+fn one_goes_on_with_a_node_that_waits() {
+    check(|| {
+        let meeting = Arc::new(Meeting::new());
+        let tells = || {
+            let meeting = meeting.clone();
+            spawn(move || u32::from(meeting.tell()))
+        };
+        let others = [tells(), tells()];
+        let parks = spawn({
+            let meeting = meeting.clone();
+            move || u32::from(meeting.park())
+        });
+        let on: u32 = others.into_iter().chain([parks]).map(|other| other.join().unwrap()).sum();
+        assert_eq!(on, 1, "one goes on");
     });
 }
 

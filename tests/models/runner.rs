@@ -36,6 +36,7 @@ const BOTH: &[Seeded] = &[
     ),
     ("dag.word.gate_ready", "models::keyed_dag::what_is_behind_is_released_once_and_after_all_that_was_added"),
     ("dag.word.queue_by_look", "models::keyed_dag::what_is_urged_while_it_is_queued_has_a_ticket_for_that"),
+    ("dag.joined.by_look", "models::keyed_dag::one_goes_on_with_a_node_that_waits"),
     ("dag.word.shut_after", "models::keyed_dag::the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut"),
     ("demand.stale_look", "models::stages_demand::one_of_two_wishes_and_the_completion_starts_analysis"),
     ("gate.failure_after_drop", "models::stages_edges::who_passes_the_gate_has_seen_the_failure"),

@@ -90,6 +90,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/keyed/cx.rs", "a flag that a builder sets and its own thread reads"),
     ("src/keyed/shelf.rs", "the marks and counts of what is kept, with the argument of each edge beside it"),
     ("src/keyed/dag/first.rs", "the cursor of a ticket for many nodes"),
+    ("src/keyed/dag/joined.rs", "which of two came second to a node that waits"),
     ("src/keyed/dag/links.rs", "numbers of added nodes, each given once"),
     ("src/keyed/dag/node.rs", "whose edge stayed shut first, read by who takes the last gate"),
     ("src/keyed/dag/run.rs", "what is left of a graph is counted"),

@@ -2,24 +2,37 @@
 //! It does not know how a graph is run.
 #![forbid(unsafe_code)]
 
+use super::super::joint::{Identity, Joint, KeyedJob};
 use super::super::kind::{Disposition, TaskKind};
+use super::super::semaphore::CpuConcurrencySemaphore;
 use super::check::Edges;
 use super::cx::DagCx;
 use super::error::{DagEnd, DagError, DagFailure};
 use super::ids::{DagGate, DagNode, Link, NODES_MAX};
 use crate::admission::{RequestContext, WorkAmounts};
-use crate::flight::CancellationToken;
+use crate::flight::{CancellationToken, drop_contained};
 use crate::runtime::{Pool, Priority};
+use std::collections::HashMap;
 use std::fmt;
 
-/// A job, with its type forgotten.
-pub(crate) type Job = Box<dyn FnOnce(&DagCx<'_>) -> Result<Disposition, DagFailure> + Send>;
+/// A job's body, with its type forgotten.
+pub(crate) type Call = Box<dyn FnOnce(&DagCx<'_>) -> Result<Disposition, DagFailure> + Send>;
+
+/// What a node is to do.
+pub(crate) enum Job {
+    /// A call, with its type forgotten.
+    Call(Call),
+    /// A computation of a cache.
+    Keyed(Box<dyn Joint>),
+}
 
 /// Said of no node but a few.
 #[derive(Default)]
 pub(crate) struct Extra {
-    pub(crate) token: Option<CancellationToken>,
+    /// All of them must be cancelled.
+    pub(crate) tokens: Vec<CancellationToken>,
     pub(crate) context: Option<RequestContext>,
+    pub(crate) semaphore: Option<CpuConcurrencySemaphore>,
 }
 
 /// What is known of a node before it runs.
@@ -65,6 +78,7 @@ pub struct DagBuilder {
     backward: bool,
     key: Option<u64>,
     token: Option<CancellationToken>,
+    identities: HashMap<Identity, Vec<u32>>,
     fault: Option<DagError>,
 }
 
@@ -72,6 +86,8 @@ pub struct DagBuilder {
 pub struct DagNodeEntry<'a> {
     dag: &'a mut DagBuilder,
     id: u32,
+    /// It was there before.
+    again: bool,
 }
 
 impl DagBuilder {
@@ -86,14 +102,39 @@ impl DagBuilder {
         kind: TaskKind,
         job: impl FnOnce(&DagCx<'_>) -> R + Send + 'static,
     ) -> DagNodeEntry<'_> {
+        let job = Job::Call(Box::new(move |cx: &DagCx<'_>| job(cx).end()));
+        self.add(kind, job)
+    }
+
+    /// Adds a node that is a computation of a cache. If the graph has the same computation already, this is that node, which has the edges
+    /// of both and is as urgent as the more urgent. Two that differ in their builders or kinds are a fault of the graph.
+    pub fn keyed(&mut self, kind: TaskKind, job: KeyedJob) -> DagNodeEntry<'_> {
+        let KeyedJob(joint) = job;
+        let known = self.identities.entry(joint.identity()).or_default();
+        for &id in known.iter() {
+            let spec = &self.specs[id as usize];
+            let Job::Keyed(other) = &spec.job else { continue };
+            if !joint.is_same(&**other) {
+                continue;
+            }
+            if joint.builder() != other.builder() || kind != spec.kind {
+                self.fault.get_or_insert(DagError::Conflict { node: DagNode(id) });
+            }
+            drop_contained(joint);
+            return DagNodeEntry { dag: self, id, again: true };
+        }
+        known.push(self.specs.len() as u32);
+        self.add(kind, Job::Keyed(joint))
+    }
+
+    fn add(&mut self, kind: TaskKind, job: Job) -> DagNodeEntry<'_> {
         let id = self.specs.len().min(NODES_MAX) as u32;
         if self.specs.len() >= NODES_MAX {
             self.fault.get_or_insert(DagError::TooManyNodes);
         }
         self.io += u32::from(kind.pool() == Pool::Io);
-        let job = Box::new(move |cx: &DagCx<'_>| job(cx).end());
         self.specs.push(Spec { job, kind, priority: Priority::default(), kept: false, extra: NONE });
-        DagNodeEntry { dag: self, id }
+        DagNodeEntry { dag: self, id, again: false }
     }
 
     /// Makes `to` come after `from`, both of which may be added later. An edge said twice counts twice, and the stricter gate holds.
@@ -204,19 +245,29 @@ impl DagNodeEntry<'_> {
 
     /// How urgent it is. What it comes after is at least as urgent.
     pub fn priority(mut self, priority: Priority) -> Self {
-        self.spec().priority = priority;
+        let again = self.again;
+        let own = &mut self.spec().priority;
+        *own = if again { priority.min(*own) } else { priority };
         self
     }
 
-    /// Cancels the node when the token is cancelled, as [`DagControl::cancel_node`](super::DagControl::cancel_node) does.
+    /// Cancels the node when the token is cancelled, as [`DagControl::cancel_node`](super::DagControl::cancel_node) does. If this is said
+    /// more than once, as of a computation that several want, all of the tokens must be cancelled.
     pub fn token(mut self, token: &CancellationToken) -> Self {
-        self.extra().token = Some(token.clone());
+        self.extra().tokens.push(token.clone());
         self
     }
 
     /// On whose behalf its job runs: [`RequestContext::current`] while it does.
     pub fn context(mut self, context: RequestContext) -> Self {
         self.extra().context = Some(context);
+        self
+    }
+
+    /// Takes a permit before its body runs and gives it back right after; meanwhile it waits in line without a thread. A computation of
+    /// a cache says so in its request.
+    pub fn semaphore(mut self, semaphore: &CpuConcurrencySemaphore) -> Self {
+        self.extra().semaphore = Some(semaphore.clone());
         self
     }
 

@@ -30,6 +30,11 @@ pub enum DagError {
         /// The ring: an edge leads from each to the next, and the last is the first again.
         path: Vec<DagNode>,
     },
+    /// Two computations of one identity that differ in their builders or kinds.
+    Conflict {
+        /// The one that was added first.
+        node: DagNode,
+    },
     /// More edges lead into a node than can be counted (2²⁴ − 1).
     TooManyEdges {
         /// The node.
@@ -50,6 +55,7 @@ impl fmt::Display for DagError {
                 f.write_str("nodes wait for one another in a ring: ")?;
                 show_path(path, f)
             }
+            Self::Conflict { node } => write!(f, "another job for the identity of {node}"),
             Self::TooManyEdges { node } => write!(f, "too many edges into {node}"),
             Self::TooManyNodes => f.write_str("the graph is too large to be numbered"),
         }

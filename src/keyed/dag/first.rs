@@ -77,19 +77,20 @@ impl FirstTicket {
         if !group.is_empty() {
             First::push(run.clone(), self.at);
         }
-        let mut walk = Walk::new(&run, group.place);
-        let mut next = Some(first);
-        while let Some(id) = next {
-            let node = run.node(id);
-            let seen = node.load();
-            if seen.priority() > group.place.priority && run.stopped().is_none() && !seen.is_started() {
-                // It has become less urgent since.
-                run.push(id, Place { priority: seen.priority(), ..group.place }, false);
-            } else if let Some(held) = node.claim() {
-                walk.go(id, held);
+        Walk::with(&run, group.place, |walk| {
+            let mut next = Some(first);
+            while let Some(id) = next {
+                let node = run.node(id);
+                let seen = node.load();
+                if seen.priority() > group.place.priority && run.stopped().is_none() && !seen.is_started() {
+                    // It has become less urgent since.
+                    run.push(id, Place { priority: seen.priority(), ..group.place }, false);
+                } else if let Some(held) = node.claim() {
+                    walk.go(id, held);
+                }
+                next = if walk.is_over() { None } else { group.take() };
             }
-            next = if walk.is_over() { None } else { group.take() };
-        }
+        });
     }
 }
 
@@ -98,11 +99,12 @@ impl Drop for FirstTicket {
         let Some(run) = self.run.take() else { return };
         run.stop(Killed::Shutdown);
         let group = &run.first.0[self.at as usize];
-        let mut walk = Walk::new(&run, group.place);
-        while let Some(id) = group.take() {
-            if let Some(held) = run.node(id).claim() {
-                walk.go(id, held);
+        Walk::with(&run, group.place, |walk| {
+            while let Some(id) = group.take() {
+                if let Some(held) = run.node(id).claim() {
+                    walk.go(id, held);
+                }
             }
-        }
+        });
     }
 }

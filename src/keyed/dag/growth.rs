@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::kind::TaskKind;
-use super::builder::{Extra, NONE, Spec};
+use super::builder::{Extra, Job, NONE, Spec};
 use super::check::Edges;
 use super::cx::DagCx;
 use super::error::{DagEnd, DagError, show_path};
@@ -106,7 +106,7 @@ impl DagGrowth {
         job: impl FnOnce(&DagCx<'_>) -> R + Send + 'static,
     ) -> DagNewNode {
         let new = DagNewNode(self.specs.len() as u32);
-        let job = Box::new(move |cx: &DagCx<'_>| job(cx).end());
+        let job = Job::Call(Box::new(move |cx: &DagCx<'_>| job(cx).end()));
         let spec = Spec { job, kind, priority: Priority::default(), kept: false, extra: NONE };
         self.specs.push((spec, Extra::default()));
         new

@@ -10,6 +10,8 @@ mod first;
 mod growth;
 mod handle;
 mod ids;
+pub(crate) mod joined;
+mod limited;
 mod links;
 mod node;
 mod report;

@@ -4,13 +4,15 @@
 use super::super::kind::{Disposition, TaskKind};
 use super::builder::{Job, NONE};
 use super::error::DagFailure;
+use super::joined::{Joined, Turn};
+use super::limited::InLine;
 use super::links::More;
 use super::word::{Cancel, Seen, Word};
 use crate::flight::{CancellationToken, Interrupt, drop_contained, trampoline};
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::cell::UnsafeCell;
-use crate::sync::{Arc, OnceLock};
+use crate::sync::{Arc, OnceLock, Weak};
 
 /// In a number of a node: it was interrupted. So a failure of its own goes before.
 const INTERRUPTED: u32 = 1 << 31;
@@ -32,6 +34,8 @@ pub(super) struct Cold {
     pub(super) token: OnceLock<CancellationToken>,
     /// Edges that were added while it ran.
     pub(super) more: OnceLock<Box<More>>,
+    /// The computation that it waits for.
+    pub(super) joined: OnceLock<Weak<Joined>>,
 }
 
 pub(crate) struct Node {
@@ -106,6 +110,16 @@ impl Node {
         // ordering: read by who takes the last gate, after this one's subtraction.
         self.shut_by.fetch_min(by, Ordering::Relaxed);
         self.ready(self.word.shut())
+    }
+
+    /// Goes on with it after [`Held::put_down`]: whoever has a turn is the only one.
+    pub(super) fn unpark(&self, _turn: Turn) -> Held<'_> {
+        Held { node: self, seen: self.load() }
+    }
+
+    /// As `unpark`, for who stood in line.
+    pub(super) fn unpark_in_line(&self, _turn: InLine) -> Held<'_> {
+        Held { node: self, seen: self.load() }
     }
 
     /// One edge more leads into it, unless it is ready or further.
@@ -186,6 +200,14 @@ impl<'a> Held<'a> {
         self.node
     }
 
+    /// Puts a job back that was not begun.
+    pub(super) fn put_job(&mut self, job: Job) {
+        self.node.inside.with_mut(|inside| {
+            // SAFETY: as in `take_job`.
+            unsafe { *inside = Inside::Job(job) };
+        });
+    }
+
     /// Its job, once.
     #[inline]
     pub(crate) fn take_job(&mut self) -> Option<Job> {
@@ -198,6 +220,9 @@ impl<'a> Held<'a> {
             Inside::Nothing | Inside::Failure(_) => None,
         }
     }
+
+    /// Leaves it to whoever gets the one turn at it that there is.
+    pub(super) fn put_down(self) {}
 
     /// It is over: so it ended, or the cancel that came before is its outcome. The word as it is now.
     #[inline]

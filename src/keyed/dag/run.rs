@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::super::kind::Disposition;
+use super::super::semaphore::CpuConcurrencySemaphore;
 use super::builder::{Dag, Extra, NONE};
 use super::check::Edges;
 use super::error::DagFailure;
 use super::first::First;
 use super::ids::{DagNode, Link, NODES_MAX};
+use super::joined::Joined;
 use super::links::{Added, Grown, More};
 use super::node::Node;
 use super::report::DagReport;
@@ -20,7 +22,7 @@ use crate::flight::{
     CancelRegistration, CancellationToken, Completion, Flight, FlightId, FlightRef, Interrupt, Killed, Left, Phase,
 };
 use crate::runtime::{Place, Priority, Spawner, current_pool};
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, CachePadded, OnceLock, Weak};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,6 +46,8 @@ pub(crate) struct Run {
     /// The host's tokens that cancel it, or nodes of it.
     heard: OnceLock<Vec<CancelRegistration>>,
     reservation: Option<Reservation>,
+    /// Some node waits, or has waited, for a computation of a cache.
+    joins: AtomicBool,
     /// Nodes that are not over, less those that were not told of yet.
     left: CachePadded<AtomicU64>,
     began: Duration,
@@ -83,6 +87,7 @@ impl Run {
             token: OnceLock::new(),
             heard: OnceLock::new(),
             reservation,
+            joins: AtomicBool::new(false),
         });
         run.listen(token);
         (run, waiter)
@@ -100,20 +105,28 @@ impl Run {
                 }
             })
         }));
-        if self.extras.iter().any(|extra| extra.token.is_some()) {
+        if self.extras.iter().any(|extra| !extra.tokens.is_empty()) {
             for (id, node) in self.nodes.iter().enumerate() {
-                let Some(token) = self.extras.get(node.extra as usize).and_then(|extra| extra.token.as_ref()) else {
-                    continue;
-                };
-                let run = me.clone();
-                heard.push(token.on_cancel(move || {
-                    if let Some(run) = run.upgrade() {
-                        run.cancel(id as u32);
-                    }
-                }));
+                let Some(extra) = self.extras.get(node.extra as usize) else { continue };
+                for token in &extra.tokens {
+                    let run = me.clone();
+                    heard.push(token.on_cancel(move || {
+                        if let Some(run) = run.upgrade() {
+                            run.heard(id as u32);
+                        }
+                    }));
+                }
             }
         }
         let _ = self.heard.set(heard);
+    }
+
+    /// One of a node's tokens is cancelled.
+    fn heard(&self, node: u32) {
+        let extra = self.extras.get(self.node(node).extra as usize);
+        if extra.is_some_and(|extra| extra.tokens.iter().all(CancellationToken::is_cancelled)) {
+            self.cancel(node);
+        }
     }
 
     pub(super) fn weak(&self) -> Weak<Self> {
@@ -167,6 +180,7 @@ impl Run {
     }
 
     /// On whose behalf a node runs.
+    #[inline]
     pub(super) fn context(&self, node: u32) -> Option<RequestContext> {
         let extra = match self.nodes.get(node as usize) {
             Some(node) if node.extra == NONE => return None,
@@ -174,6 +188,16 @@ impl Run {
             None => &self.added(node)?.extra,
         };
         extra.context.clone()
+    }
+
+    /// What a node needs a permit of.
+    #[inline]
+    pub(super) fn semaphore(&self, node: &Node) -> Option<&CpuConcurrencySemaphore> {
+        if node.extra == NONE { None } else { self.extras.get(node.extra as usize)?.semaphore.as_ref() }
+    }
+
+    pub(super) fn arc(&self) -> Arc<Self> {
+        self.me.upgrade().unwrap_or_else(|| unreachable!("whoever runs a node holds the run"))
     }
 
     /// Numbers for so many nodes that are added while a node runs: the first.
@@ -230,6 +254,8 @@ impl Run {
             let node = self.node(id);
             if !node.load().is_started() {
                 self.push(id, Place { pool: node.kind.pool(), priority }, false);
+            } else if let Some(joined) = self.joined(id) {
+                joined.raise(priority);
             }
         }
     }
@@ -248,6 +274,32 @@ impl Run {
             if let Some(token) = self.token.get() {
                 token.cancel();
             }
+            if self.joins.load(Ordering::Relaxed) {
+                (0..self.len() as u32).for_each(|node| self.leave(node));
+            }
+        }
+    }
+
+    /// A node that waits for a computation withdraws from it.
+    fn leave(&self, node: u32) {
+        if self.has(node)
+            && let Some(joined) = self.joined(node)
+        {
+            joined.leave();
+        }
+    }
+
+    fn joined(&self, node: u32) -> Option<Arc<Joined>> {
+        self.node(node).has_cold()?.joined.get()?.upgrade()
+    }
+
+    /// A node has asked for a computation, and is about to wait for it.
+    pub(super) fn join(&self, node: u32, joined: &Arc<Joined>) {
+        self.joins.store(true, Ordering::Relaxed);
+        let _ = self.node(node).cold().joined.set(Arc::downgrade(joined));
+        told_or_seen();
+        if self.stopped().is_some() || self.node(node).load().is_cancelled() {
+            joined.leave();
         }
     }
 
@@ -260,6 +312,9 @@ impl Run {
             told_or_seen();
             if started && let Some(token) = node.has_cold().and_then(|cold| cold.token.get()) {
                 token.cancel();
+            }
+            if started {
+                self.leave(id);
             }
         }
         cancel
@@ -278,8 +333,7 @@ impl Run {
 
     /// Sends a ticket of a node off.
     pub(super) fn push(&self, node: u32, place: Place, next: bool) {
-        let Some(run) = self.me.upgrade() else { unreachable!("whoever runs a node holds the run") };
-        let job = Ticket::of(run, node, place.priority);
+        let job = Ticket::of(self.arc(), node, place.priority);
         // Refused after a shutdown: dropping the ticket ends the run.
         drop(if next { self.spawner.push_next(place, job) } else { self.spawner.push(place, job) });
     }

@@ -34,7 +34,7 @@ impl Ticket {
             return run.push(self.node, place, false);
         }
         if let Some(held) = node.claim() {
-            Walk::new(&run, place).go(self.node, held);
+            Walk::with(&run, place, |walk| walk.go(self.node, held));
         }
     }
 }
@@ -44,7 +44,7 @@ impl Drop for Ticket {
         let Some(run) = self.run.take() else { return };
         run.stop(Killed::Shutdown);
         if let Some(held) = run.node(self.node).claim() {
-            Walk::new(&run, Place::default()).go(self.node, held);
+            Walk::with(&run, Place::default(), |walk| walk.go(self.node, held));
         }
     }
 }

@@ -2,10 +2,16 @@
 //! It does not know where tickets come from. Nothing recurs: what ends without running is put on a list.
 #![forbid(unsafe_code)]
 
+use super::super::joint::{Ended, Joint};
 use super::super::kind::Disposition;
+use super::super::semaphore::{CpuConcurrencySemaphore, CpuPermit};
+use super::builder::{Call, Job};
 use super::cx::DagCx;
 use super::error::DagFailure;
-use super::ids::{DagGate, DagNode};
+use super::ids::{DagGate, DagNode, Link};
+use super::joined::Joined;
+use super::limited;
+use super::links::More;
 use super::node::{Held, Node, Ready};
 use super::run::Run;
 use super::word::Seen;
@@ -32,7 +38,7 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(run: &'a Run, place: Place) -> Self {
+    fn new(run: &'a Run, place: Place) -> Self {
         let turn = if run.spawner.is_driven() { 1 } else { TURN };
         Self { run, place: Some(place), next: None, doomed: Vec::new(), done: 0, ran: 0, turn }
     }
@@ -47,9 +53,22 @@ impl<'a> Walk<'a> {
         self.ran >= self.turn || self.place.is_none_or(yields)
     }
 
+    /// Lets a thread work at the run, as one that is inside a job of it, and tells then of the nodes that are over.
+    pub(super) fn with(run: &'a Run, place: Place, work: impl FnOnce(&mut Self)) {
+        let mut walk = Self::new(run, place);
+        let inside = (ContextScope::enter(None), enter(run.id()));
+        work(&mut walk);
+        // Whoever is told of the end, when the walk is dropped, is called outside.
+        drop(inside);
+    }
+
     /// Runs a node, or ends it if it is not to run, and goes on with what that makes ready, as long as it is the thread's turn.
     pub(super) fn go(&mut self, node: u32, held: Held<'a>) {
         self.one(node, held);
+        self.go_next();
+    }
+
+    fn go_next(&mut self) {
         while let Some((node, ready)) = self.next.take() {
             if self.is_over() {
                 let place = Place { pool: ready.node().kind.pool(), priority: ready.seen.priority() };
@@ -62,20 +81,86 @@ impl<'a> Walk<'a> {
     fn one(&mut self, node: u32, mut held: Held<'a>) {
         // Whoever came here with a ticket may have been cancelled meanwhile.
         let runs = self.run.stopped().is_none() && held.seen.may_run(false);
-        let job = if runs { held.take_job() } else { None };
-        let result = match job {
-            Some(job) => {
-                self.ran += 1;
-                let cx = DagCx::new(self.run, node);
-                let context = self.run.context(node);
-                let _active = enter(self.run.id());
-                let _context = ContextScope::enter(context);
-                catch(|| job(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
+        let result = match if runs { held.take_job() } else { None } {
+            Some(Job::Call(job)) => match self.run.semaphore(held.node()) {
+                None => self.call(node, job),
+                Some(semaphore) => match semaphore.try_acquire() {
+                    Some(permit) => self.call_with(node, job, semaphore, permit),
+                    None => {
+                        let place = place_of(held.node());
+                        held.put_job(Job::Call(job));
+                        held.put_down();
+                        return limited::wait(self.run.arc(), node, place, semaphore);
+                    }
+                },
+            },
+            Some(Job::Keyed(joint)) => {
+                let Some((back, result)) = self.join(node, held, joint) else { return };
+                held = back;
+                result
             }
             None => Err(self.run.failure(held.node())),
         };
         self.end(node, held, result);
         self.end_doomed();
+    }
+
+    fn call(&mut self, node: u32, job: Call) -> Ended {
+        self.ran += 1;
+        let cx = DagCx::new(self.run, node);
+        // A thread that runs nodes has no context of its own.
+        let _context = self.run.context(node).map(|context| ContextScope::enter(Some(context)));
+        catch(|| job(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
+    }
+
+    /// As `call`, with a permit that is given back before anybody hears of the end.
+    fn call_with(&mut self, node: u32, job: Call, semaphore: &CpuConcurrencySemaphore, permit: CpuPermit) -> Ended {
+        let result = {
+            let _holding = semaphore.holding();
+            self.call(node, job)
+        };
+        drop(permit);
+        result
+    }
+
+    /// Goes on with a node that has its permit now.
+    pub(super) fn go_with(&mut self, node: u32, mut held: Held<'a>, permit: CpuPermit) {
+        let runs = self.run.stopped().is_none() && held.seen.may_run(false);
+        let result = match (if runs { held.take_job() } else { None }, self.run.semaphore(held.node())) {
+            (Some(Job::Call(job)), Some(semaphore)) => self.call_with(node, job, semaphore, permit),
+            _ => {
+                drop(permit);
+                Err(self.run.failure(held.node()))
+            }
+        };
+        self.go_on(node, held, result);
+    }
+
+    /// A node is over that has waited without a thread.
+    pub(super) fn go_on(&mut self, node: u32, held: Held<'a>, result: Ended) {
+        self.end(node, held, result);
+        self.end_doomed();
+        self.go_next();
+    }
+
+    /// Asks for a computation, runs it here if it is free, and leaves the node to wait for its end if it is not.
+    #[cold]
+    fn join(&mut self, node: u32, held: Held<'a>, joint: Box<dyn Joint>) -> Option<(Held<'a>, Ended)> {
+        self.ran += 1;
+        let here = held.node();
+        let place = place_of(here);
+        let owner = match joint.enter(place) {
+            Ok(ended) => return Some((held, ended)),
+            Err(owner) => owner,
+        };
+        let joined = Joined::new(self.run.arc(), node, place, owner);
+        self.run.join(node, &joined);
+        if let Some(ended) = joined.help() {
+            return Some((held, ended));
+        }
+        held.put_down();
+        let turn = joined.park()?;
+        Some((here.unpark(turn), joined.ended()))
     }
 
     fn end_doomed(&mut self) {
@@ -110,19 +195,29 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn release(&mut self, node: u32, seen: Seen, interrupted: bool) {
+    fn release(&mut self, id: u32, seen: Seen, interrupted: bool) {
         let (disposition, cancelled) = (seen.disposition(), interrupted || seen.is_cancelled());
         self.done += 1;
-        for link in self.run.links(node) {
-            let after = self.run.node(link.to());
-            let ready = match link.gate().opens(disposition) {
-                true if cancelled => after.pass(),
-                true => after.open(),
-                false => after.shut(node, cancelled),
-            };
-            if let Some(ready) = ready {
-                self.ready(link.to(), after, ready);
-            }
+        let (node, links) = self.run.at(id);
+        for link in links {
+            self.link(id, *link, disposition, cancelled);
+        }
+        if let Some(cold) = node.has_cold() {
+            More::all(&cold.more).for_each(|link| self.link(id, link, disposition, cancelled));
+        }
+    }
+
+    /// An edge behind a node that ended so is decided.
+    #[inline]
+    fn link(&mut self, from: u32, link: Link, disposition: Disposition, cancelled: bool) {
+        let after = self.run.node(link.to());
+        let ready = match link.gate().opens(disposition) {
+            true if cancelled => after.pass(),
+            true => after.open(),
+            false => after.shut(from, cancelled),
+        };
+        if let Some(ready) = ready {
+            self.ready(link.to(), after, ready);
         }
     }
 
@@ -150,6 +245,11 @@ impl Drop for Walk<'_> {
     fn drop(&mut self) {
         self.run.tell(self.done);
     }
+}
+
+/// Where a node runs.
+fn place_of(node: &Node) -> Place {
+    Place { pool: node.kind.pool(), priority: node.load().priority() }
 }
 
 /// Why what comes after `node`, which is over, does not run.

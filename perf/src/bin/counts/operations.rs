@@ -4,8 +4,8 @@
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
 use shardrun::{
-    ActorRef, CountedRun, Dependencies, Driver, Handle, LaneKind, Lanes, LanesConfig, Place, Plan, Policy, Request,
-    ResourceBudget, Run, Runtime, Stages, Target,
+    ActorRef, Admission, CountedRun, Dags, Dependencies, Driver, Handle, LaneKind, Lanes, LanesConfig, Place, Plan,
+    Policy, Request, ResourceBudget, Run, Runtime, Stages, Target, WorkAmounts, WorkBudget,
 };
 use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
@@ -50,6 +50,9 @@ pub const ALL: &[Operation] = &[
     ("graph-weighed-task", 20_000, graph_weighed),
     ("graph-limited-task", 20_000, graph_limited),
     ("graph-held-start", 24_000, graph_held),
+    ("dag-node-built", 20_000, dag_built),
+    ("dag-node", 20_000, dag_node),
+    ("dag-declined", 2_000, dag_declined),
     ("lane-job-own", 8_192, lane_own),
     ("lane-job-outside", 8_192, lane_outside),
 ];
@@ -413,6 +416,38 @@ fn decided(n: u64, plan: Plan, policy: fn(&Plan) -> Option<Box<dyn Policy>>) {
         runtime.drive_all();
         assert!(run.try_get().is_some(), "the run is over");
     });
+}
+
+/// A graph of computations, collected, checked and thrown away; the figure is per node.
+fn dag_built(n: u64) {
+    let shape = Shape::layers(10_000);
+    (0..n / 10_000).for_each(|_| drop(black_box(shape.dag(consume))));
+}
+
+/// The same submitted and run.
+fn dag_node(n: u64) {
+    let (runtime, shape) = (one_worker(), Shape::layers(10_000));
+    let dags = Dags::new(&runtime);
+    for _ in 0..n / 10_000 {
+        assert!(accept(accept(dags.submit_dag(shape.dag(consume))).wait()).is_success());
+    }
+}
+
+/// A graph of a thousand nodes that a spent budget declines.
+fn dag_declined(n: u64) {
+    let runtime = one_worker();
+    let amounts = WorkAmounts { nodes: 1_500, edges: 9_000, cpu: 1_500, io: 1 };
+    let dags = Dags::new(&runtime).budget(accept(WorkBudget::for_runtime(amounts, &runtime)));
+    let open = held(&runtime);
+    let shape = Shape::layers(1_000);
+    let first = accept(dags.submit_dag(shape.dag(consume)));
+    let mut dag = Box::new(shape.dag(consume));
+    for _ in 0..n {
+        let Admission::Backpressured(declined) = accept(dags.try_submit_dag(*dag)) else { panic!("no room") };
+        dag = declined.dag;
+    }
+    drop(open);
+    assert!(accept(first.wait()).is_success());
 }
 
 /// The body of every task.

@@ -3,6 +3,7 @@
 //!
 //! `cargo run --release -p shardrun-perf --bin ratios -- [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables] [--goals]`
 
+mod dag;
 mod execute;
 mod graph;
 mod graph_limits;
@@ -176,6 +177,12 @@ const GROUPS: &[Group] = &[
         about: "layers whose tasks wait for all of the layer before, beside rayon",
         placements: &["apart", "both"],
         run: graph::dense,
+    },
+    Group {
+        name: "dag",
+        about: "graphs of computations made, run and dropped, beside counted nodes under rayon",
+        placements: &["apart", "both"],
+        run: dag::dag,
     },
     Group {
         name: "graph-growth",

@@ -1,0 +1,134 @@
+//! A node whose computation is a cache's: run here if it is free, else the node waits for its end without a thread.
+//! It does not know what is computed, nor who else wants it.
+//!
+//! Whoever began it parks the node, and whoever learns of the end tells: the second of the two ends the node. Who cancels the node
+//! or its graph withdraws from the computation, and tells in place of it.
+#![forbid(unsafe_code)]
+
+use super::super::joint::{Ended, Owner};
+use super::error::DagFailure;
+use super::run::Run;
+use super::walk::Walk;
+use crate::flight::{Interrupt, Killed};
+use crate::runtime::{Job, Place, Priority};
+use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::{Arc, mutant};
+use std::task::{Wake, Waker};
+
+const PARKED: u32 = 1;
+const TOLD: u32 = 1 << 1;
+
+/// Which of the two came second, once.
+#[derive(Debug)]
+pub(crate) struct Meeting(AtomicU32);
+
+impl Meeting {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    fn come(&self, mine: u32, other: u32) -> bool {
+        if mutant("dag.joined.by_look") {
+            let before = self.0.load(Ordering::Acquire);
+            self.0.fetch_or(mine, Ordering::AcqRel);
+            return before & mine == 0 && before & other != 0;
+        }
+        // ordering: AcqRel. If the other came first, what it did is visible, and we go on with the node; else it does.
+        let before = self.0.fetch_or(mine, Ordering::AcqRel);
+        before & mine == 0 && before & other != 0
+    }
+
+    /// The node is parked. True if the end was told before: then the caller has it again.
+    pub(crate) fn park(&self) -> bool {
+        self.come(PARKED, TOLD)
+    }
+
+    /// The end is told, perhaps not for the first time. True if the caller has the node now.
+    pub(crate) fn tell(&self) -> bool {
+        self.come(TOLD, PARKED)
+    }
+}
+
+/// The right to go on with a parked node.
+pub(super) struct Turn(());
+
+pub(super) struct Joined {
+    run: Arc<Run>,
+    node: u32,
+    place: Place,
+    owner: Arc<dyn Owner>,
+    meeting: Meeting,
+}
+
+impl Joined {
+    pub(super) fn new(run: Arc<Run>, node: u32, place: Place, owner: Arc<dyn Owner>) -> Arc<Self> {
+        Arc::new(Self { run, node, place, owner, meeting: Meeting::new() })
+    }
+
+    /// Runs the computation here, if it is free. How it ended, if it is over then.
+    pub(super) fn help(&self) -> Option<Ended> {
+        self.owner.help();
+        self.owner.ended()
+    }
+
+    /// The node waits for the end, which will go on with it. True if that was told before.
+    pub(super) fn park(self: &Arc<Self>) -> Option<Turn> {
+        if self.owner.tell(&Waker::from(self.clone())) {
+            self.meeting.tell();
+        }
+        self.meeting.park().then_some(Turn(()))
+    }
+
+    /// How it ended for this node.
+    pub(super) fn ended(&self) -> Ended {
+        self.owner.ended().unwrap_or(Err(DagFailure::Interrupted(Interrupt::Cancelled)))
+    }
+
+    /// The node is cancelled, or its graph has ended: withdraws from the computation.
+    pub(super) fn leave(self: &Arc<Self>) {
+        self.owner.leave();
+        self.told();
+    }
+
+    /// The node has become more urgent.
+    pub(super) fn raise(&self, priority: Priority) {
+        self.owner.raise(priority);
+    }
+
+    fn told(self: &Arc<Self>) {
+        if self.meeting.tell() {
+            let on = GoOn(Some((self.clone(), Turn(()))));
+            // Refused after a shutdown: dropping it ends the run.
+            drop(self.run.spawner.push(self.place, Job::new(move || on.run())));
+        }
+    }
+}
+
+impl Wake for Joined {
+    fn wake(self: Arc<Self>) {
+        self.told();
+    }
+}
+
+/// What stands in a queue for a node whose computation is over.
+struct GoOn(Option<(Arc<Joined>, Turn)>);
+
+impl GoOn {
+    fn run(mut self) {
+        let Some((joined, turn)) = self.0.take() else { return };
+        go_on(&joined, turn);
+    }
+}
+
+impl Drop for GoOn {
+    fn drop(&mut self) {
+        let Some((joined, turn)) = self.0.take() else { return };
+        joined.run.stop(Killed::Shutdown);
+        go_on(&joined, turn);
+    }
+}
+
+fn go_on(joined: &Joined, turn: Turn) {
+    let held = joined.run.node(joined.node).unpark(turn);
+    Walk::with(&joined.run, joined.place, |walk| walk.go_on(joined.node, held, joined.ended()));
+}
