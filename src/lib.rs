@@ -38,7 +38,7 @@ pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,
     LaneBackpressure, LaneClass, LaneCx, LaneError, LaneHandle, LaneJob, LaneKind, LaneOrder, LaneRejected, LaneTicket,
     Lanes, LanesConfig, LanesConfigError, LanesLiveness, Latency, PublicationHealth, PublishCx, PublishError,
-    PublishPaths, PublishPhase, Publisher, Quantum, QueueScope, RunningJob, View,
+    PublishPaths, PublishPhase, Publisher, Quantum, QueueScope, RegisterError, RunningJob, View,
 };
 pub use observe::{Counters, Event, Observer, WorkerId, WorkerKind, WorkerReport};
 pub use report::{CounterSummary, DotWriter, RunTimes, TraceWriter};

@@ -148,9 +148,14 @@ fn s131_an_empty_set_stands_for_everything() {
     let world = world(Driver::Threads, hook);
     world.publisher.publish(&0, ["a"]).unwrap();
     inside.recv_timeout(SOON).unwrap();
+    // Nothing is installed before all has been asked for.
+    let (installs, held) = channel::<()>();
+    let held = Mutex::new(held);
+    let write = world.lanes.job(LaneKind::Mutating, move |_| held.lock().unwrap().recv_timeout(SOON).is_ok());
+    world.lanes.submit(&0, write).detach();
     world.publisher.publish(&0, []).unwrap();
     world.publisher.publish(&0, ["b"]).unwrap();
-    drop(open);
+    drop((open, installs));
     at_rest(&world);
     assert_eq!(world.shown(), "everything");
 }

@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     lanes.register("library", Project::default());
     // The project that somebody types in is served before the others.
     let typed_in = ActorOptions::new().latency(Latency::Prompt).weight(4);
-    lanes.register_with("application", Project::default(), typed_in).map_err(|_| "it is registered already")?;
+    lanes.register_with("application", Project::default(), typed_in)?;
 
     // A long build beside everything; what it made is installed in a short step alone.
     let build = lanes.heavy(

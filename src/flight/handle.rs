@@ -246,6 +246,10 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Future for Handle<T
         if shot.register(cx.waker()) {
             return this.taken().map_or(Poll::Pending, Poll::Ready);
         }
+        if let Some(why) = this.flight_ref().and_then(|flight| flight.slept_for()) {
+            // It may have resolved meanwhile: the real result goes before the synthetic one.
+            return Poll::Ready(this.taken().unwrap_or_else(|| Err(why.into())));
+        }
         active::note_awaited(|| this.flight());
         Poll::Pending
     }

@@ -1,6 +1,7 @@
 //! What a handle knows of the work it waits for: an identity, and ways to help it, to leave it and to look behind it.
 //! It does not know what kind of work that is.
 
+use super::error::Interrupt;
 use super::phase::Phase;
 use crate::runtime::{Place, Spawner};
 use crate::sync::Arc;
@@ -42,6 +43,10 @@ pub(crate) trait FlightRef: Send + Sync {
     fn leave(&self);
     /// Somebody polls for its outcome: whatever has been decided and not been carried out (its supersession, say) is helped on.
     fn poke(&self) {}
+    /// Whoever executes here, a job or a future, is about to sleep until it is over. Why that could never end, if it is known.
+    fn slept_for(&self) -> Option<Interrupt> {
+        None
+    }
     /// One of its waiters will never be asked again, and may be unlinked.
     fn abandoned(&self) {}
     /// Pokes, and calls `f` with the way to the threads that execute it: what a waiter begins with.

@@ -197,6 +197,10 @@ impl Wait<'_> {
                 drop(entry);
                 return if self.done() { Waited::Resolved } else { deadlock(&cycle) };
             }
+            if let Some(why) = self.flight.slept_for() {
+                drop(entry);
+                return if self.done() { Waited::Resolved } else { Waited::GivenUp(why) };
+            }
             if leaves && free && self.spawner.is_short(self.flight.place().pool) {
                 leaves = false;
                 continue;

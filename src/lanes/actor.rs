@@ -2,6 +2,7 @@
 //! It does not know the order rules, nor who runs its jobs.
 
 use super::answer::LaneError;
+use super::awaited::InSlotOf;
 use super::barrier;
 use super::cancel::{self, CancelOutcome};
 use super::cell::JobPhase;
@@ -14,8 +15,7 @@ use super::mailbox::Mailbox;
 use super::queue::Queues;
 use super::room::{Room, Waiter};
 use super::word::{LaneWord, Owes, Seen};
-use crate::flight::{FlightId, FlightRef, Phase};
-use crate::runtime::{Place, Spawner};
+use crate::flight::FlightRef;
 use crate::sync::cell::UnsafeCell;
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, OnceLock, hint};
@@ -364,14 +364,19 @@ where
         }
     }
 
-    /// The slots whose jobs keep a job of `lane` from running, as far as the end of one of them is what it waits for.
-    pub(super) fn holders(self: &Arc<Self>, lane: LaneKind, out: &mut Vec<Arc<dyn FlightRef>>) {
-        let seen = self.word.look();
+    /// What keeps a queued job from running, as far as the end of one of them is what it waits for: slots of jobs, and its fence.
+    pub(super) fn holders(self: &Arc<Self>, meta: &Meta<K, C>, out: &mut Vec<Arc<dyn FlightRef>>) {
+        if let Some(fence) = meta.brought.fence.as_ref().filter(|fence| !fence.meta().state.is_over()) {
+            out.push(fence.clone());
+        }
+        let (seen, lane) = (self.word.look(), meta.lane());
         let limits = &self.shared.limits;
         let readers = seen.running(LaneKind::PureRead) + seen.running(LaneKind::SerialLspStatus);
         let writes = seen.running(LaneKind::Mutating) > 0;
         let holds = |other: LaneKind| match lane {
             _ if writes => other == LaneKind::Mutating,
+            // It goes in beside all others.
+            _ if meta.is_nested() => false,
             LaneKind::Mutating => other.is_shared(),
             // Any of several ends the wait: no single one holds it up.
             LaneKind::PureRead => readers == 1 && limits.read_cap == 1 && other == LaneKind::PureRead,
@@ -390,54 +395,8 @@ where
     fn holders_that(self: &Arc<Self>, holds: impl Fn(LaneKind) -> bool, out: &mut Vec<Arc<dyn FlightRef>>) {
         for (slot, job, _) in self.shared.slots.all() {
             if job.incarnation == self.incarnation && holds(job.lane) {
-                out.push(Arc::new(InSlotOf { actor: self.clone(), slot }));
+                out.push(InSlotOf::new(&self.shared, slot, job.incarnation));
             }
         }
     }
-}
-
-/// What runs in a slot, for who looks for what holds a job up.
-struct InSlotOf<K, C> {
-    actor: Arc<Actor<K, C>>,
-    slot: usize,
-}
-
-impl<K, C> FlightRef for InSlotOf<K, C>
-where
-    K: Send + Sync + 'static,
-    C: Send + Sync + 'static,
-{
-    fn id(&self) -> FlightId {
-        self.actor.shared.slots.id(self.slot)
-    }
-
-    fn describe(&self) -> String {
-        match self.actor.shared.slots.read(self.slot) {
-            Some((job, _)) => format!("{} job {:?} of actor {}", job.lane, job.label, job.incarnation),
-            None => format!("a job of actor {}", self.actor.incarnation),
-        }
-    }
-
-    fn spawner(&self) -> Spawner {
-        self.actor.shared.spawner.clone()
-    }
-
-    fn place(&self) -> Place {
-        self.actor.shared.place
-    }
-
-    fn phase(&self) -> Phase {
-        let runs = self.actor.shared.slots.is_of(self.slot, self.actor.incarnation);
-        if runs { Phase::Claimed } else { Phase::Done }
-    }
-
-    fn help(&self) -> bool {
-        false
-    }
-
-    fn watch(&self) -> bool {
-        false
-    }
-
-    fn leave(&self) {}
 }

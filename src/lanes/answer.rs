@@ -149,8 +149,7 @@ impl fmt::Display for LaneError {
 impl Error for LaneError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            Self::Backpressure(refused) => Some(refused),
-            Self::Panicked(report) => Some(report),
+            // A refusal and the message of a panic are part of what is shown.
             Self::WouldDeadlock(cycle) => Some(cycle),
             Self::Interrupted(interrupt) => Some(interrupt),
             _ => None,

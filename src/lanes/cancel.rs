@@ -7,9 +7,11 @@ use super::actor::Actor;
 use super::answer::LaneError;
 use super::cell::{Cancelled, JobPhase, JobState};
 use super::current;
-use super::job::Queued;
+use super::held;
+use super::job::{JobCell, JobRef, Queued};
 use super::kind::LaneKind;
-use crate::flight::CancellationToken;
+use super::work::Work;
+use crate::flight::{CancellationToken, FlightId};
 use crate::sync::Arc;
 use std::any::Any;
 use std::fmt;
@@ -84,6 +86,75 @@ pub(super) trait Cancels: Send + Sync {
     fn whole(self: Arc<Self>) -> Box<dyn Any>;
     /// Writers of its actor that run or are queued.
     fn writers(&self) -> usize;
+    /// Since when the share goes on under which it runs: its own, or that of the first of those that submitted one another.
+    fn share(&self) -> u64;
+    /// What stands for it while it runs when one looks for who holds whom up.
+    fn slot_id(&self) -> FlightId;
+    /// It waits, and lends its slot. False if as many are lent as may be.
+    fn lend_slot(&self) -> bool;
+    /// It waits no more.
+    fn unlend_slot(&self);
+}
+
+impl<K, C, W> Cancels for JobCell<K, C, W>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    W: Work<K, C>,
+{
+    fn state(&self) -> &JobState {
+        &self.meta().state
+    }
+
+    fn cancel_token(&self) -> &CancellationToken {
+        self.meta().token()
+    }
+
+    fn cancel(&self, before_start: bool) -> CancelOutcome {
+        if before_start { cancel_before_start(self) } else { cancel(self) }
+    }
+
+    fn status(&self) -> JobStatus {
+        status(self, &self.meta().actor)
+    }
+
+    fn is_of(&self, key: &dyn Any) -> bool {
+        let actor = &self.meta().actor;
+        key.downcast_ref::<K>().is_some_and(|key| (actor.shared.same_key)(&actor.key, key))
+    }
+
+    fn number(&self) -> u64 {
+        self.meta().brought.id
+    }
+
+    fn incarnation(&self) -> u64 {
+        self.meta().actor.incarnation
+    }
+
+    fn whole(self: Arc<Self>) -> Box<dyn Any> {
+        Box::new(self as JobRef<K, C>)
+    }
+
+    fn writers(&self) -> usize {
+        self.meta().actor.writers() + self.meta().actor.word.look().running(LaneKind::Mutating)
+    }
+
+    fn share(&self) -> u64 {
+        let begun = || self.meta().actor.shared.slots.read(held::slot(self.meta())).map_or(0, |(job, _)| job.started);
+        if self.meta().is_nested() { self.meta().brought.share } else { begun() }
+    }
+
+    fn slot_id(&self) -> FlightId {
+        self.meta().actor.shared.slots.id(held::slot(self.meta()))
+    }
+
+    fn lend_slot(&self) -> bool {
+        self.meta().actor.shared.lend()
+    }
+
+    fn unlend_slot(&self) {
+        self.meta().actor.shared.pool.unlend();
+    }
 }
 
 /// Names one job, and only that: whatever its number, name and lane. Clones name the same.

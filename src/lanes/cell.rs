@@ -40,7 +40,7 @@ const SIGNALLED: u32 = 1 << 3;
 const COMMITTED: u32 = 1 << 4;
 /// The body has been begun.
 const RAN: u32 = 1 << 5;
-/// A worker's place was lent while somebody waits for it.
+/// A slot was lent while a job waits for it.
 const LENT: u32 = 1 << 6;
 
 /// What a cancel found.
@@ -131,6 +131,12 @@ impl JobState {
     pub(crate) fn is_over(&self) -> bool {
         let word = self.load();
         word & STATE == FINISHED || (word & STATE == CANCELLED && word & RAN == 0)
+    }
+
+    /// Whether its body runs, or is a future that sleeps.
+    pub(crate) fn is_running(&self) -> bool {
+        let word = self.load();
+        matches!(word & STATE, STARTED | SEALED) || (word & STATE == CANCELLED && word & RAN != 0)
     }
 
     /// Whether a cancel has won.
@@ -248,7 +254,7 @@ impl JobState {
         self.update(|word| Ok((Self::go(word, FINISHED), ())));
     }
 
-    /// Notes that a worker's place is lent for it. True for the first, as long as it is not over.
+    /// Notes that a slot is lent while a job waits for it. True for the first, as long as it is not over.
     pub(crate) fn lend(&self) -> bool {
         self.update(|word| {
             let over = word & STATE == FINISHED || word & STATE == CANCELLED;
@@ -256,7 +262,17 @@ impl JobState {
         })
     }
 
-    /// Whether a place was lent that is to be given back; once.
+    /// Whether a slot is lent while a job waits for it.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.load() & LENT != 0
+    }
+
+    /// Whether its body has not begun, and may still.
+    pub(crate) fn is_to_begin(&self) -> bool {
+        matches!(self.load() & STATE, QUEUED | CLAIMED | FOLLOWING)
+    }
+
+    /// Whether a slot was lent that is to be given back; once. For who answers it.
     pub(crate) fn unlend(&self) -> bool {
         self.load() & LENT != 0 && self.0.fetch_and(!LENT, Ordering::AcqRel) & LENT != 0
     }

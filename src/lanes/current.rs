@@ -72,15 +72,19 @@ fn find<R>(mut look: impl FnMut(&Here) -> Option<R>) -> Option<R> {
     }
 }
 
-/// The current ticket's job.
-pub(super) fn job() -> Option<Arc<dyn Cancels>> {
-    let job = find(|here| Some(here.job))?;
+/// The job of an entry.
+fn counted(here: &Here) -> Arc<dyn Cancels> {
     // SAFETY: the pointer came from a counted reference that a call of `within` on this thread still borrows, so the count is not
     // zero; the new reference gets a count of its own.
     unsafe {
-        Arc::increment_strong_count(job);
-        Some(Arc::from_raw(job))
+        Arc::increment_strong_count(here.job);
+        Arc::from_raw(here.job)
     }
+}
+
+/// The current ticket's job.
+pub(super) fn job() -> Option<Arc<dyn Cancels>> {
+    find(|here| Some(counted(here)))
 }
 
 /// Whether a job of this executor runs here, also further down the stack: inside it something else may be helped or driven.
@@ -88,7 +92,13 @@ pub(super) fn is_inside(executor: &usize) -> bool {
     find(|here| here.of.filter(|of| of.0 == *executor)).is_some()
 }
 
-/// Whether a job runs here, also further down the stack, that shares the state of this registration.
-pub(super) fn shares(executor: usize, incarnation: u64) -> bool {
-    find(|here| here.of.filter(|of| (of.0, of.1) == (executor, incarnation) && of.2.is_shared())).is_some()
+/// If a job runs here, also further down the stack, that shares the state of this registration, since when its share goes on.
+pub(super) fn share(executor: usize, incarnation: u64) -> Option<u64> {
+    let shares = |of: &(usize, u64, LaneKind)| (of.0, of.1) == (executor, incarnation) && of.2.is_shared();
+    find(|here| here.of.filter(shares).map(|_| counted(here))).map(|job| job.share())
+}
+
+/// The innermost job that runs here: not a ticket that was merely brought.
+pub(super) fn running() -> Option<Arc<dyn Cancels>> {
+    find(|here| here.of.map(|_| counted(here)))
 }

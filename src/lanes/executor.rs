@@ -15,6 +15,7 @@
 
 use super::actor::{Actor, Why};
 use super::ages::Ages;
+use super::answer::LaneError;
 use super::barrier;
 use super::config::LanesConfig;
 use super::first::First;
@@ -26,20 +27,20 @@ use super::pool::PoolWord;
 use super::registry::{Registry, let_go};
 use super::runner::Runner;
 use super::slots::Slots;
+use super::word::RUNNING_MAX;
 use crate::admission::Budget;
 use crate::flight::Completion;
 use crate::runtime::{Job, Place, Priority, Spawner};
 use crate::sync::queue::{Injector, Steal};
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, hint};
-use std::convert::Infallible;
 use std::time::Duration;
 
 /// How often in a row actors that are to be served promptly go first.
 const PROMPT_STREAK: u64 = 3;
 
 /// Who waits for the last job.
-pub(super) type Ender = Completion<(), Infallible>;
+pub(super) type Ender = Completion<(), LaneError>;
 
 /// The actors that are to be looked at.
 struct RunQueues<K, C> {
@@ -136,7 +137,8 @@ where
     C: Send + Sync + 'static,
 {
     pub(super) fn new(spawner: Spawner, place: Place, config: LanesConfig, same_key: fn(&K, &K) -> bool) -> Arc<Self> {
-        let lent_max = config.pool.max(16);
+        // A job has a slot each, so that no count of an actor's word overflows.
+        let lent_max = config.pool.max(16).min(RUNNING_MAX - config.pool);
         let limits = Limits {
             read_cap: config.read_cap,
             actor_cap: config.actor_cap,
@@ -336,6 +338,19 @@ where
         self.has_interactive()
             || !self.queues.due.is_empty()
             || (!self.queues.aged.is_empty() && self.pool.has_aged_place())
+    }
+
+    /// Gives a slot back if more are in use than there are. Then somebody else looks at the queues.
+    pub(super) fn gives_back(&self, slot: &mut usize) -> bool {
+        if !self.pool.is_over() {
+            return false;
+        }
+        self.slots.give(*slot);
+        let stopped = self.pool.stop_if_over();
+        if !stopped {
+            *slot = self.take_slot();
+        }
+        stopped
     }
 
     /// Gives a slot up, if there is nothing to do. True if there is: then the caller has a slot again.

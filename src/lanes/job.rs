@@ -4,15 +4,16 @@
 use super::actor::Actor;
 use super::answer::LaneError;
 use super::barrier;
-use super::cancel::{self, CancelOutcome, Cancels, JobStatus};
+use super::cancel::{self, Cancels};
 use super::cell::{JobPhase, JobState};
 use super::context::LaneCx;
 use super::kind::{CoalesceKey, LaneClass, LaneKind};
+use super::lent::{self, Lender};
 use super::mailbox::{Mailbox, Posted};
 use super::work::{Step, Work};
-use super::{current, future, held, runner};
+use super::{future, held, runner};
 use crate::admission::RequestContext;
-use crate::flight::{CancellationToken, FlightId, FlightRef, OneShot, Phase, SoleFlight, catch, trampoline};
+use crate::flight::{CancellationToken, FlightId, FlightRef, Interrupt, OneShot, Phase, SoleFlight, catch, trampoline};
 use crate::runtime::{Place, Spawner, TimerHandle};
 use crate::sync::atomic::AtomicPtr;
 use crate::sync::cell::UnsafeCell;
@@ -27,6 +28,9 @@ pub(super) type JobRef<K, C> = Arc<dyn Queued<K, C>>;
 /// How a result is copied for those who follow, if any may.
 type Share<T> = Option<fn(&T) -> T>;
 
+/// A job that runs under no share but its own.
+pub(super) const ALONE: u64 = u64::MAX;
+
 /// What a job brings along when it is made.
 pub(super) struct Brought<K, C> {
     pub(super) lane: LaneKind,
@@ -36,8 +40,9 @@ pub(super) struct Brought<K, C> {
     pub(super) key: Option<CoalesceKey>,
     /// It waits for the result of an equal job that is queued, if there is one.
     pub(super) joins: bool,
-    /// It was submitted by a job of the same actor that shares the state, and runs under its share.
-    pub(super) nested: bool,
+    /// It was submitted by a job of the same actor that shares the state, and runs under its share: since when that goes on.
+    /// [`ALONE`] if it was not.
+    pub(super) share: u64,
     /// What must be over before it is looked at.
     pub(super) fence: Option<JobRef<K, C>>,
     pub(super) epoch: bool,
@@ -65,6 +70,8 @@ pub(super) struct Meta<K, C> {
     pub(super) deadline: OnceLock<TimerHandle>,
     /// Equal jobs that are answered with this one's result; sealed by who ends it.
     followers: Mailbox<Self>,
+    /// A job that waits for this one.
+    pub(super) lender: Lender,
     context: Option<RequestContext>,
 }
 
@@ -88,6 +95,11 @@ impl<K, C> Meta<K, C> {
     /// Since when it is queued, on the runtime's clock, in nanoseconds.
     pub(super) fn at(&self) -> u64 {
         self.at.load(Ordering::Relaxed)
+    }
+
+    /// Whether it runs under the share of the job that submitted it.
+    pub(super) fn is_nested(&self) -> bool {
+        self.brought.share != ALONE
     }
 
     pub(super) fn is_installing(&self) -> bool {
@@ -220,6 +232,7 @@ where
             token: OnceLock::new(),
             deadline: OnceLock::new(),
             followers: Mailbox::new(),
+            lender: Lender::new(),
             context: RequestContext::current(),
         };
         let (work, result) = (UnsafeCell::new(Some(work)), UnsafeCell::new(None));
@@ -266,6 +279,7 @@ where
                 follower.answer(LaneError::Coalesced);
             }
         }
+        lent::give_back(&self.meta);
         // SAFETY: one ends the job, and only that one comes here, once.
         trampoline::wake(unsafe { self.shot.resolve_alone(result) });
     }
@@ -344,50 +358,6 @@ where
     }
 }
 
-impl<K, C, W> Cancels for JobCell<K, C, W>
-where
-    K: Send + Sync + 'static,
-    C: Send + Sync + 'static,
-    W: Work<K, C>,
-{
-    fn state(&self) -> &JobState {
-        &self.meta.state
-    }
-
-    fn cancel_token(&self) -> &CancellationToken {
-        self.meta.token()
-    }
-
-    fn cancel(&self, before_start: bool) -> CancelOutcome {
-        if before_start { cancel::cancel_before_start(self) } else { cancel::cancel(self) }
-    }
-
-    fn status(&self) -> JobStatus {
-        cancel::status(self, &self.meta.actor)
-    }
-
-    fn is_of(&self, key: &dyn Any) -> bool {
-        let actor = &self.meta.actor;
-        key.downcast_ref::<K>().is_some_and(|key| (actor.shared.same_key)(&actor.key, key))
-    }
-
-    fn number(&self) -> u64 {
-        self.meta.brought.id
-    }
-
-    fn incarnation(&self) -> u64 {
-        self.meta.actor.incarnation
-    }
-
-    fn whole(self: Arc<Self>) -> Box<dyn Any> {
-        Box::new(self as JobRef<K, C>)
-    }
-
-    fn writers(&self) -> usize {
-        self.meta.actor.writers() + self.meta.actor.word.look().running(LaneKind::Mutating)
-    }
-}
-
 impl<K, C, W> FlightRef for JobCell<K, C, W>
 where
     K: Send + Sync + 'static,
@@ -432,12 +402,13 @@ where
         false
     }
 
-    /// Who waits inside a job of this executor lends its slot meanwhile, so that the awaited job is not waiting for the waiter's.
     fn watch(&self) -> bool {
-        if current::is_inside(&self.meta.actor.shared.identity()) && self.meta.state.lend() {
-            self.meta.actor.shared.lend();
-        }
+        lent::lend(&self.meta);
         false
+    }
+
+    fn slept_for(&self) -> Option<Interrupt> {
+        lent::slept_for(self, &self.meta)
     }
 
     fn leave(&self) {
@@ -445,8 +416,8 @@ where
     }
 
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
-        if matches!(self.meta.state.phase(), JobPhase::Queued | JobPhase::Claimed | JobPhase::Following) {
-            self.meta.actor.holders(self.meta.lane(), out);
+        if self.meta.state.is_to_begin() {
+            self.meta.actor.holders(&self.meta, out);
         }
     }
 }

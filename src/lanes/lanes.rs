@@ -5,16 +5,17 @@
 
 use super::actor::{Actor, Why};
 use super::answer::LaneError;
+use super::awaited::EndOf;
 use super::cancel::{CancelOutcome, LaneTicket};
 use super::config::{LanesConfig, LanesConfigError};
 use super::context::LaneCx;
 use super::executor::{Ender, Shared};
 use super::kind::{ActorOptions, LaneClass, LaneKind};
-use super::registry::let_go;
+use super::registry::{RegisterError, let_go};
 use super::submit::{LaneHandle, LaneRejected};
 use super::work::{Begin, Build, Call, LaneJob, Stage, Work};
 use super::{barrier, current};
-use crate::flight::{Handle, trampoline};
+use crate::flight::{self, Handle, trampoline};
 use crate::runtime::{Place, Runtime};
 use crate::sync::Arc;
 use std::fmt;
@@ -27,7 +28,8 @@ use std::hash::Hash;
 /// its lanes ([`LaneKind`]): reads run beside each other, writers alone. No actor starves another, no maintenance delays what
 /// somebody waits for, and each job is answered exactly once.
 ///
-/// Clones are handles of one executor. When the last is dropped it is shut down, as by [`shutdown`](Self::shutdown).
+/// Clones are handles of one executor. When the last is dropped it is shut down, as by [`shutdown`](Self::shutdown); inside a
+/// job, of whatever executor, without waiting.
 ///
 /// ```
 /// use shardrun::{LaneKind, Lanes, LanesConfig, Runtime};
@@ -65,7 +67,12 @@ where
     C: Send + Sync + 'static,
 {
     fn drop(&mut self) {
-        shut_down(&self.shared);
+        // Who drops a handle inside a job, of whatever executor, does not mean to wait there; and others may wait for that job.
+        if flight::is_inside_job() {
+            self.shared.close();
+        } else {
+            shut_down(&self.shared);
+        }
     }
 }
 
@@ -147,19 +154,20 @@ where
     /// As [`register`](Self::register), with options.
     ///
     /// # Errors
-    /// The actor that the key has already; the context is dropped. After a shutdown the actor comes back closed.
+    /// The actor that the key has already, or that comparing keys changes which are registered; the context is dropped. After a
+    /// shutdown the actor comes back closed.
     pub fn register_with(
         &self,
         key: K,
         context: impl Into<Arc<C>>,
         options: ActorOptions,
-    ) -> Result<ActorRef<K, C>, ActorRef<K, C>> {
+    ) -> Result<ActorRef<K, C>, RegisterError<K, C>> {
         let shared = self.shared();
         let hash = shared.registry.hash(&key);
         let actor = Actor::new(shared.clone(), key, hash, context.into(), options);
-        if let Err(other) = shared.registry.enter(&actor) {
+        if let Err(refused) = shared.registry.enter(&actor) {
             trampoline::dispose(actor);
-            return Err(ActorRef { actor: other });
+            return Err(refused);
         }
         barrier::full(); // pairs with `Shared::close`: it says closed, then takes all actors out
         if shared.is_closed() {
@@ -217,12 +225,17 @@ where
     }
 
     /// Puts a fresh actor with a new context in the place of the one of this key: the way back from fatal. Queued jobs are answered
-    /// [`LaneError::Reset`]; those that run go on to their end, and reach nothing of the fresh one. `None` if the key has none.
+    /// [`LaneError::Reset`]; those that run go on to their end, and reach nothing of the fresh one. `None` if the key has none, or
+    /// none that stands still while keys are compared ([`RegisterError::UnsteadyKey`]).
     pub fn reset(&self, key: K, context: impl Into<Arc<C>>) -> Option<ActorRef<K, C>> {
         let shared = self.shared();
-        let options = shared.registry.find(&key)?.options;
+        let context: Arc<C> = context.into();
+        let Some(options) = shared.registry.find(&key).map(|actor| actor.options) else {
+            trampoline::dispose((key, context));
+            return None;
+        };
         let hash = shared.registry.hash(&key);
-        let actor = Actor::new(shared.clone(), key, hash, context.into(), options);
+        let actor = Actor::new(shared.clone(), key, hash, context, options);
         let Some(old) = shared.registry.exchange(&actor) else {
             trampoline::dispose(actor);
             return None;
@@ -330,8 +343,8 @@ where
 
     /// Refuses all further work, answers all that is queued with [`LaneError::Shutdown`], and waits until what runs is over.
     ///
-    /// Called inside one of its jobs, or in a callback or destructor that the engine calls, it does all but wait. On a runtime without
-    /// threads it drives that until nothing moves.
+    /// Called inside one of its jobs, in a callback or destructor that the engine calls, or where what runs waits for the caller, it
+    /// does all but wait. On a runtime without threads it drives that until nothing moves.
     pub fn shutdown(&self) {
         shut_down(self.shared());
     }
@@ -353,7 +366,8 @@ where
         while shared.pool.look().0 > 0 && shared.spawner.drive_one() {}
         return;
     }
-    ender.wait_here(None);
+    // Inside a job of another executor it may be that what runs here waits for that: then there is nothing to wait for.
+    let _ = Handle::pending(ender, EndOf::new(shared)).wait();
 }
 
 impl<K, C> ActorRef<K, C>

@@ -19,6 +19,7 @@
 mod actor;
 mod ages;
 mod answer;
+mod awaited;
 mod barrier;
 mod cancel;
 mod cell;
@@ -35,7 +36,9 @@ mod keys;
 mod kind;
 #[expect(clippy::module_inception, reason = "the part is named after the executor that it is about")]
 mod lanes;
+mod lent;
 mod mailbox;
+mod nested;
 mod order;
 mod pool;
 mod queue;
@@ -57,6 +60,7 @@ pub use config::{LanesConfig, LanesConfigError};
 pub use context::LaneCx;
 pub use kind::{ActorOptions, CoalesceKey, LaneClass, LaneKind, LaneOrder, Latency, Quantum};
 pub use lanes::{ActorRef, Lanes};
+pub use registry::RegisterError;
 pub use snapshot::{ActorCounts, Blocker, ClassLiveness, LanesLiveness, RunningJob};
 pub use submit::{LaneHandle, LaneRejected};
 pub use view::{PublicationHealth, PublishCx, PublishError, PublishPaths, PublishPhase, Publisher, View};

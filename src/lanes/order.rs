@@ -141,9 +141,32 @@ impl View {
     }
 
     /// Whether the rules have to know since when the oldest reader inside runs.
-    pub(super) fn asks_for_readers(&self, flood: &Flood) -> bool {
-        let mut flood = *flood;
-        self.has_readers() && (self.writer_is_due(&mut flood) || self.maintenance_is_aged())
+    /// `nested`: reads are queued that readers have submitted.
+    pub(super) fn asks_for_readers(&self, mut flood: Flood, nested: bool) -> bool {
+        let writes = self.interactive[LaneKind::Mutating as usize].is_some();
+        let bars = nested && writes && self.order == LaneOrder::Arrival;
+        self.has_readers() && (bars || self.writer_is_due(&mut flood) || self.maintenance_is_aged())
+    }
+
+    /// Until when new readers are kept out for a writer that is `due`, or for one of maintenance that has waited its age.
+    fn keeps_out(&self, due: bool) -> Option<u64> {
+        let aged = || {
+            let next = self.next_maintenance();
+            self.maintenance_is_aged() && next.is_some_and(|(lane, _)| lane == LaneKind::Mutating)
+        };
+        if (due || aged()) && self.has_readers() { self.hold() } else { None }
+    }
+
+    /// Until when a read is kept out that a reader has submitted and does not wait for. Where no reader is left inside, the writer
+    /// that is due goes in now.
+    pub(super) fn keeps_nested_out(&self, mut flood: Flood, arrival: u64) -> Option<u64> {
+        let due = match self.order {
+            LaneOrder::ReadsFirst => self.writer_is_due(&mut flood),
+            LaneOrder::Arrival => {
+                self.interactive[LaneKind::Mutating as usize].is_some_and(|writer| writer.arrival < arrival)
+            }
+        };
+        if due && !self.has_readers() { Some(self.now) } else { self.keeps_out(due) }
     }
 
     /// The interactive lanes that come into question, in order.
@@ -156,11 +179,7 @@ impl View {
         }
         let mut found = Interactive::default();
         let due = self.writer_is_due(flood);
-        let aged_writer =
-            self.maintenance_is_aged() && self.next_maintenance().is_some_and(|(lane, _)| lane == LaneKind::Mutating);
-        if (due || aged_writer) && self.has_readers() {
-            found.until = self.hold();
-        }
+        found.until = self.keeps_out(due);
         let keeps_out = found.until.is_some();
         let mut lanes: SmallVec<[(LaneKind, Head); LANES]> =
             LaneKind::ALL.into_iter().zip(self.interactive).filter_map(|(lane, head)| Some((lane, head?))).collect();

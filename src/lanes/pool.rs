@@ -161,7 +161,22 @@ impl PoolWord {
         self.update(|word| (lent(word) < self.lent_max).then_some((word + LENT, ()))).is_some()
     }
 
-    /// What was lent is given back. More may be in use than there are, until one of them is free.
+    /// Whether more slots are in use than there are, since one that was lent has been given back. A hint.
+    pub(crate) fn is_over(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        used(word) > self.limit(word)
+    }
+
+    /// Gives a slot up if more are in use than there are. True for the one who did: all the others look at the queues still.
+    pub(crate) fn stop_if_over(&self) -> bool {
+        if mutant("lanes.stop_without_count") {
+            self.word.fetch_sub(USED, Ordering::AcqRel);
+            return true;
+        }
+        self.update(|word| (used(word) > self.limit(word)).then_some((word - USED, ()))).is_some()
+    }
+
+    /// What was lent is given back. More may be in use than there are, until one of those who have them looks.
     pub(crate) fn unlend(&self) {
         self.word.fetch_sub(LENT, Ordering::AcqRel);
     }

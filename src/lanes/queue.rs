@@ -93,7 +93,7 @@ impl<K, C> Queues<K, C> {
         let meta = entry.job.meta();
         if meta.brought.fence.as_ref().is_some_and(|fence| !fence.meta().state.is_over()) {
             self.fenced.push(entry);
-        } else if meta.brought.nested {
+        } else if meta.is_nested() {
             self.nested.push_back(entry);
         } else {
             let (class, lane) = (meta.class(), meta.lane());

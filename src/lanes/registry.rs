@@ -8,13 +8,49 @@
 #![forbid(unsafe_code)]
 
 use super::actor::Actor;
+use super::lanes::ActorRef;
 use crate::flight::{contained, trampoline};
 use crate::runtime::{Job, Place, Priority};
 use crate::sync::Arc;
 use crate::sync::map::{Compute, Guard, HashMap, Operation};
 use crate::sync::stat::{AtomicUsize, Ordering};
 use ahash::RandomState;
+use std::error::Error;
+use std::fmt;
 use std::hash::Hash;
+
+/// How often a list may change under one who is about to replace it. Others change it now and then; that it never stands still
+/// happens only if to compare keys changes it.
+const TRIES: usize = 1_000;
+
+/// Why an actor was not registered.
+#[non_exhaustive]
+pub enum RegisterError<K, C> {
+    /// The key has one already: this.
+    Taken(ActorRef<K, C>),
+    /// The list of the key's actors changed each time that keys were compared: what its `Eq` does must not register or remove.
+    UnsteadyKey,
+}
+
+impl<K, C> fmt::Debug for RegisterError<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Taken(actor) => f.debug_tuple("Taken").field(actor).finish(),
+            Self::UnsteadyKey => f.write_str("UnsteadyKey"),
+        }
+    }
+}
+
+impl<K, C> fmt::Display for RegisterError<K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Taken(_) => "the key has an actor already",
+            Self::UnsteadyKey => "comparing keys changes which are registered",
+        })
+    }
+}
+
+impl<K, C> Error for RegisterError<K, C> {}
 
 /// The actors of one hash.
 struct List<K, C> {
@@ -166,8 +202,8 @@ where
     }
 
     /// Enters an actor, unless its key has one already: then that one is returned.
-    pub(super) fn enter(&self, actor: &Arc<Actor<K, C>>) -> Result<(), Arc<Actor<K, C>>> {
-        loop {
+    pub(super) fn enter(&self, actor: &Arc<Actor<K, C>>) -> Result<(), RegisterError<K, C>> {
+        for _ in 0..TRIES {
             let seen = self.list(actor.hash);
             let mut actors = Vec::new();
             let mut stale = 0;
@@ -175,7 +211,7 @@ where
                 if other.key != actor.key {
                     actors.push(other.clone());
                 } else if is_listed(other) {
-                    return Err(other.clone());
+                    return Err(RegisterError::Taken(ActorRef { actor: other.clone() }));
                 } else {
                     stale += 1;
                 }
@@ -187,11 +223,12 @@ where
                 return Ok(());
             }
         }
+        Err(RegisterError::UnsteadyKey)
     }
 
-    /// Puts an actor in the place of the one of its key. `None` if there was none; then it is not entered.
+    /// Puts an actor in the place of the one of its key. `None` if there was none, or none that stood still; then it is not entered.
     pub(super) fn exchange(&self, actor: &Arc<Actor<K, C>>) -> Option<Arc<Actor<K, C>>> {
-        loop {
+        for _ in 0..TRIES {
             let seen = self.list(actor.hash)?;
             let old = seen.actors.iter().find(|other| is_listed(other) && other.key == actor.key)?.clone();
             let actors =
@@ -200,5 +237,6 @@ where
                 return Some(old);
             }
         }
+        None
     }
 }

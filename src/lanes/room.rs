@@ -3,10 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::actor::Actor;
 use super::answer::LaneError;
-use crate::flight::{Completion, FlightId, FlightRef, Phase};
-use crate::runtime::{Place, Spawner};
+use crate::flight::Completion;
 use crate::sync::queue::{Injector, Steal};
 use crate::sync::{Arc, OnceLock};
 use std::any::Any;
@@ -61,48 +59,5 @@ fn take(line: &Injector<Arc<Waiter>>) -> Option<Arc<Waiter>> {
             Steal::Empty => return None,
             Steal::Retry => {}
         }
-    }
-}
-
-/// What somebody waits for who waits for an actor.
-pub(super) struct OfActor<K, C>(pub(super) Arc<Actor<K, C>>);
-
-impl<K, C> FlightRef for OfActor<K, C>
-where
-    K: Send + Sync + 'static,
-    C: Send + Sync + 'static,
-{
-    fn id(&self) -> FlightId {
-        FlightId::of(&*self.0, 1)
-    }
-
-    fn describe(&self) -> String {
-        format!("the jobs of actor {}", self.0.incarnation)
-    }
-
-    fn spawner(&self) -> Spawner {
-        self.0.shared.spawner.clone()
-    }
-
-    fn place(&self) -> Place {
-        self.0.shared.place
-    }
-
-    fn phase(&self) -> Phase {
-        if self.0.word.look().is_idle() { Phase::Done } else { Phase::Claimed }
-    }
-
-    fn help(&self) -> bool {
-        false
-    }
-
-    fn watch(&self) -> bool {
-        false
-    }
-
-    fn leave(&self) {}
-
-    fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
-        self.0.holders_of_all(out);
     }
 }

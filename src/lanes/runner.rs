@@ -55,6 +55,9 @@ where
             let admitted = match kept.take() {
                 Some(admitted) => admitted,
                 None => {
+                    if shared.gives_back(&mut slot) {
+                        return;
+                    }
                     let Some(found) = shared.next() else {
                         match shared.stop(slot) {
                             Some(again) => slot = again,
@@ -203,9 +206,6 @@ where
     C: Send + Sync + 'static,
 {
     let actor = &meta.actor;
-    if meta.state.unlend() {
-        shared.pool.unlend();
-    }
     let (owes, seen) = actor.word.release_and_turn(meta.lane(), meta.brought.epoch);
     actor.settle(owes);
     let visit = Visit { ticket: None, renews: true, alone: true, place: None, now: shared.about(), spare };
@@ -231,9 +231,6 @@ where
     C: Send + Sync + 'static,
 {
     let (actor, held) = (&meta.actor, held::of(meta));
-    if meta.state.unlend() {
-        actor.shared.pool.unlend();
-    }
     if fatal {
         actor.note_why(Why::Fatal);
     }

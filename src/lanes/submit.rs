@@ -5,12 +5,13 @@
 
 use super::actor::Actor;
 use super::answer::{LaneBackpressure, LaneError, QueueScope};
+use super::awaited::OfActor;
 use super::cancel::{self, CancelOutcome, LaneTicket};
 use super::current;
 use super::executor::nanos;
-use super::job::{Brought, JobCell, JobRef, Queued, post};
+use super::job::{ALONE, Brought, JobCell, JobRef, Queued, post};
 use super::kind::{LaneClass, LaneKind};
-use super::room::{OfActor, Waiter};
+use super::room::Waiter;
 use super::word::NoRoom;
 use super::work::{LaneJob, Work};
 use crate::admission::BudgetGuard;
@@ -129,7 +130,8 @@ impl<W, T> fmt::Display for LaneRejected<W, T> {
 
 impl<W, T> std::error::Error for LaneRejected<W, T> {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
+        // The error itself is what is shown.
+        self.error.source()
     }
 }
 
@@ -221,7 +223,10 @@ where
         // A plain read is never due for anything but its turn.
         let plain = job.lane == LaneKind::PureRead && job.class == LaneClass::Interactive && job.deadline.is_none();
         let (class, at) = (job.class, if plain { shared.about() } else { shared.now() });
-        let shares = job.lane == LaneKind::PureRead && current::shares(shared.identity(), self.incarnation);
+        let share = match job.lane {
+            LaneKind::PureRead => current::share(shared.identity(), self.incarnation),
+            _ => None,
+        };
         let brought = Brought {
             lane: job.lane,
             class,
@@ -229,7 +234,7 @@ where
             label: job.label,
             key: job.key,
             joins,
-            nested: shares,
+            share: share.unwrap_or(ALONE),
             fence: job.after.and_then(|ticket| self.own_job(&ticket)),
             epoch,
             at,
@@ -318,7 +323,7 @@ where
             return unit.is_some();
         }
         let Some(told) = self.ask_for_room(full) else { return true };
-        Handle::pending(told, Arc::new(OfActor(self.clone()))).wait().is_ok()
+        Handle::pending(told, OfActor::new(self.clone())).wait().is_ok()
     }
 
     /// Stands in line for room here. None if there is room already.
@@ -333,7 +338,7 @@ where
         Some(waiter)
     }
 
-    /// Submits a job, and awaits room if there is none.
+    /// Submits a job, and awaits room if there is none. Inside a job of the executor it does not: that might be who is to make it.
     pub(super) async fn submit_async<W: Work<K, C>>(
         self: Arc<Self>,
         mut job: LaneJob<W, W::Out>,
@@ -345,12 +350,21 @@ where
                 Err(rejected) => rejected,
             };
             let LaneError::Backpressure(full) = rejected.error.clone() else { return Err(rejected) };
-            job = rejected.job;
+            if current::is_inside(&self.shared.identity()) {
+                return Err(rejected);
+            }
             if full.scope == QueueScope::Overall {
                 unit = self.shared.budget(full.class).acquire_async(1).await.ok();
+                if unit.is_none() {
+                    return Err(rejected);
+                }
             } else if let Some(told) = self.ask_for_room(&full) {
-                let _ = Handle::pending(told, Arc::new(OfActor(self.clone()))).await;
+                // What was not told is that it will never be: the process was forked, say.
+                if Handle::pending(told, OfActor::new(self.clone())).await.is_err() {
+                    return Err(rejected);
+                }
             }
+            job = rejected.job;
         }
     }
 
@@ -363,6 +377,6 @@ where
         } else {
             self.poke(LaneClass::Interactive);
         }
-        Handle::pending(waiter, Arc::new(OfActor(self.clone())))
+        Handle::pending(waiter, OfActor::new(self.clone()))
     }
 }

@@ -9,6 +9,7 @@ use super::actor::{Actor, Inside};
 use super::held::{Held, Place};
 use super::job::{JobRef, follow};
 use super::kind::{LaneClass, LaneKind};
+use super::nested::Nested;
 use super::order::{View, lets_read};
 use super::queue::{Entry, Queues};
 use super::room::Waiter;
@@ -314,7 +315,7 @@ where
             reads: queues.depth(LaneClass::Interactive, LaneKind::PureRead),
             oldest_reader: None,
         };
-        if view.asks_for_readers(&queues.flood) {
+        if view.asks_for_readers(queues.flood, !queues.nested.is_empty()) {
             let readers = self.shared.slots.all().map(|(_, job, _)| job);
             let mine = readers.filter(|job| job.incarnation == self.incarnation && job.lane.is_shared());
             view.oldest_reader = mine.map(|job| job.started).min();
@@ -335,18 +336,18 @@ where
         }
         let view = self.view(queues, seen, visit.now);
         self.leave_lines(queues, &view);
-        if !queues.nested.is_empty()
-            && seen.running(LaneKind::Mutating) == 0
-            && let Some(entry) = queues.nested.pop_front()
-        {
-            if entry.job.meta().state.claim() {
+        let kept_out = match self.nested(queues, &view) {
+            Nested::Goes(entry) if entry.job.meta().state.claim() => {
                 let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
                 let again = Some(LaneClass::Interactive);
                 return Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again };
             }
-            outside.trash.push(entry.job);
-            return Decision::Again;
-        }
+            Nested::Goes(entry) => {
+                outside.trash.push(entry.job);
+                return Decision::Again;
+            }
+            Nested::KeptOut(until) => until,
+        };
         if view.maintenance_is_aged()
             && let Some(decision) = self.maintenance(queues, &view, visit, outside, true)
         {
@@ -380,7 +381,7 @@ where
         {
             return decision;
         }
-        self.arm(queues, &view, found.until, outside);
+        self.arm(queues, &view, [found.until, kept_out].into_iter().flatten().min(), outside);
         Decision::Leave { again: None }
     }
 

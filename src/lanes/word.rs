@@ -41,6 +41,8 @@ use crate::sync::mutant;
 
 const READER: u64 = 1;
 const COUNT: u64 = (1 << 10) - 1;
+/// As many jobs of one kind can run at once.
+pub(super) const RUNNING_MAX: usize = COUNT as usize;
 const HEAVY_SHIFT: u32 = 10;
 const HEAVY: u64 = 1 << HEAVY_SHIFT;
 const STATUS: u64 = 1 << 20;

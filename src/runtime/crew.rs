@@ -123,6 +123,26 @@ impl Slot {
         })
     }
 
+    /// Takes everything out.
+    fn empty(&self, mut put: impl FnMut(Job)) {
+        while let Some((_, job)) = self.hot.take() {
+            put(job);
+        }
+        let Some(taps) = self.taps.get() else { return };
+        for level in 0..LEVELS {
+            loop {
+                match taps.brought[level].steal() {
+                    Steal::Success(job) => put(job),
+                    Steal::Empty => break,
+                    Steal::Retry => {}
+                }
+            }
+            while let Some(job) = taps.own[level].steal(&mut put) {
+                put(job);
+            }
+        }
+    }
+
     /// How many jobs wait at each level here.
     fn add_depths(&self, depths: &mut [usize; LEVELS]) {
         if let Some(taps) = self.taps.get() {
@@ -384,15 +404,20 @@ impl Crew {
         }
     }
 
-    /// Drops every job of the shared queues, unrun; how many there were.
+    /// Drops every job that waits, unrun, also in the queues of workers: one that blocks would not come to what stands in its own,
+    /// and may block for what goes with that. How many there were.
     pub(crate) fn drain(&self) -> u64 {
         let mut dropped = 0;
+        let mut drop_one = |job| {
+            super::contain::dropping(job);
+            dropped += 1;
+        };
         for level in 0..LEVELS {
             while let Some(job) = self.take_one_injected(level) {
-                super::contain::dropping(job);
-                dropped += 1;
+                drop_one(job);
             }
         }
+        self.slots().iter().for_each(|slot| slot.empty(&mut drop_one));
         dropped
     }
 

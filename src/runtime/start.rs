@@ -188,13 +188,20 @@ struct Lent(Option<(Arc<Engine>, Pool)>);
 impl Lent {
     /// Also whether anybody has taken it, or there was nothing to lend.
     fn now() -> (Self, bool) {
-        current::worker(|worker| {
+        let (lent, to_somebody) = current::worker(|worker| {
             let Some(worker) = worker else { return (Self(None), true) };
             worker.expose();
             let (engine, pool) = (worker.engine(), worker.pool);
             let taken = lend(engine, pool, worker.index);
             (Self(Some((engine.clone(), pool))), taken)
-        })
+        });
+        if let Some((engine, pool)) = &lent.0
+            && engine.crew(*pool).is_closed()
+        {
+            // What was pushed here beside the end is not to wait for what this thread blocks for.
+            engine.drain();
+        }
+        (lent, to_somebody)
     }
 }
 

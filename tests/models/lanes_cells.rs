@@ -144,6 +144,22 @@ fn maintenance_keeps_to_its_cap_and_the_reserve() {
     });
 }
 
+/// A slot that was lent is given back while three are in use: of those who see that, one stops, and two go on to look for work.
+#[test]
+fn of_those_who_see_one_slot_too_many_one_stops() {
+    check(|| {
+        let pool = Arc::new(PoolWord::new(2, 0, 1, 1));
+        assert!(pool.lend() && pool.start() && pool.start() && pool.start());
+        let looks = |pool: Arc<PoolWord>| move || usize::from(pool.is_over() && pool.stop_if_over());
+        let others = [spawn(looks(pool.clone())), spawn(looks(pool.clone()))];
+        pool.unlend();
+        let mine = looks(pool.clone())();
+        let stopped: usize = others.into_iter().map(|other| other.join().unwrap()).sum::<usize>() + mine;
+        assert_eq!(stopped, 1);
+        assert_eq!(pool.look(), (2, 0, 0));
+    });
+}
+
 /// One queues work while another stops: either the one that queues gets the slot, or the one that stops finds the work.
 #[test]
 fn work_that_is_queued_beside_a_stop_is_found() {

@@ -60,6 +60,7 @@ const BOTH: &[Seeded] = &[
     ("lanes.adopt_without_look", "models::lanes_cells::who_follows_is_answered_once_or_runs_itself"),
     ("lanes.seal_by_store", "models::lanes_cells::of_a_seal_and_a_cancel_one_wins"),
     ("lanes.reserve_apart", "models::lanes_cells::maintenance_keeps_to_its_cap_and_the_reserve"),
+    ("lanes.stop_without_count", "models::lanes_cells::of_those_who_see_one_slot_too_many_one_stops"),
     ("lanes.stop_without_look", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
 ];
 

@@ -1,0 +1,54 @@
+//! Reads that a reader submits: they run under its share, beside whatever waits, and yet keep no writer waiting for ever.
+//! It does not know the order of other jobs.
+//!
+//! A reader that waits for such a read would wait for itself if a queued writer kept that out. So it goes in whatever the caps
+//! say, and before a writer that is due as long as a job waits for it that runs under the same share, and the share is not older
+//! than what counts as a stuck reader. Others are new readers: while a writer is due they are kept out until it has run. So what a
+//! due writer waits for is no longer than one reader, and what readers submit adds no more than that age.
+
+#![forbid(unsafe_code)]
+
+use super::actor::Actor;
+use super::cancel::Cancels;
+use super::cell::JobPhase;
+use super::job::Meta;
+use super::kind::LaneKind;
+use super::order::View;
+use super::queue::{Entry, Queues};
+use crate::sync::Arc;
+
+/// What comes of a look at them.
+pub(super) enum Nested<K, C> {
+    /// This one goes in, if it is still queued.
+    Goes(Entry<K, C>),
+    /// None does; those that are kept out are to be looked at again then.
+    KeptOut(Option<u64>),
+}
+
+impl<K, C> Actor<K, C> {
+    /// The first of the reads under a reader's share that may go in.
+    pub(super) fn nested(&self, queues: &mut Queues<K, C>, view: &View) -> Nested<K, C> {
+        if queues.nested.is_empty() || view.seen.running(LaneKind::Mutating) > 0 {
+            return Nested::KeptOut(None);
+        }
+        let flood = queues.flood;
+        let until = |entry: &Entry<K, C>| view.keeps_nested_out(flood, entry.arrival);
+        let goes = |entry: &Entry<K, C>| {
+            let meta = entry.job.meta();
+            until(entry).is_none() || meta.state.phase() != JobPhase::Queued || self.is_waited_for(meta, view)
+        };
+        let found = queues.nested.iter().position(goes);
+        match found.and_then(|at| queues.nested.remove(at)) {
+            Some(entry) => Nested::Goes(entry),
+            None => Nested::KeptOut(queues.nested.front().and_then(until)),
+        }
+    }
+
+    /// Whether a job waits for it under whose share it is to run, and that share is young enough to go before a writer.
+    fn is_waited_for(&self, meta: &Meta<K, C>, view: &View) -> bool {
+        let shares =
+            |waiter: &Arc<dyn Cancels>| waiter.incarnation() == self.incarnation && waiter.state().is_running();
+        let is_young = view.now.saturating_sub(meta.brought.share) < view.limits.stuck_after;
+        is_young && meta.lender.get().is_some_and(shares)
+    }
+}
