@@ -90,12 +90,7 @@ fn a_job_server_that_goes_while_it_is_in_use_gets_its_tokens_back() {
     let run = || tasks.command(&["--no-history"]).env("MAKEFLAGS", &flags).output().unwrap();
     let output = run();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
-    let (mut now, mut peak) = (0, 0);
-    for line in tasks.read("log").lines() {
-        now += if line == "+" { 1 } else { -1 };
-        peak = peak.max(now);
-    }
-    assert!(now == 0 && peak <= 3, "{peak} at a time");
+    assert!(peak(&tasks.read("log")) <= 3, "{}", tasks.read("log"));
     let mut tokens = Vec::new();
     _ = pipe.read_to_end(&mut tokens);
     tokens.sort_unstable();
@@ -107,4 +102,46 @@ fn a_job_server_that_goes_while_it_is_in_use_gets_its_tokens_back() {
         output.status.success() && stderr.contains("has its make ended?; going on without make's job server"),
         "{stderr}"
     );
+}
+
+/// How many lines of `+` there were at most without their `-`.
+fn peak(log: &str) -> i32 {
+    let steps = log.lines().map(|line| if line == "+" { 1 } else { -1 });
+    steps
+        .scan(0, |now, step| {
+            *now += step;
+            Some(*now)
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn commands_start_beside_others_only_while_there_is_headroom() {
+    let all: String =
+        (0..6).map(|at| format!("[tasks.t{at}]\ncommand = 'echo + >> log; /bin/true; echo - >> log'\n")).collect();
+    for (headroom, most) in [("'100%'", 1), ("'16777215TiB'", 1), ("'0%'", 4), ("1", 4)] {
+        let tasks = Tasks::new(&format!("concurrency = 4\nheadroom = {headroom}\n{all}"));
+        let ran = tasks.run(&["--no-history"]);
+        assert_eq!((ran.status, ran.named("ok").len(), ran.stderr.as_str()), (0, 6, ""), "{ran:?}");
+        assert!(peak(&tasks.read("log")) <= most, "{headroom}: {}", tasks.read("log"));
+    }
+    for wrong in ["'101%'", "'-1%'", "'much'", "true", "1.5"] {
+        let ran = Tasks::new(&format!("headroom = {wrong}\n{all}")).run(&[]);
+        let what = "shardrun: shardrun.toml:1: `headroom` must be a size such as \"2GB\", or a share such as \"10%\"\n";
+        assert_eq!((ran.status, ran.stderr.as_str()), (2, what), "{wrong}");
+    }
+}
+
+#[test]
+fn commands_may_share_the_jobs_by_a_pipe_with_a_name() {
+    let tasks = Tasks::new(
+        "concurrency = 3\njobserver = 'fifo'\n[tasks.a]\ncommand = 'p=${MAKEFLAGS##*fifo:}; test -p $p && echo $p > place; head -c 2 $p > tokens; cat tokens > $p'\n",
+    );
+    let ran = tasks.run(&[]);
+    assert_eq!((ran.status, tasks.read("tokens").as_str(), ran.stderr.as_str()), (0, "++", ""), "{ran:?}");
+    let place = tasks.read("place");
+    assert!(!place.is_empty() && !std::path::Path::new(place.trim()).exists(), "it is removed at the end: {place}");
+    let ran = Tasks::new("jobserver = 'pipe'\n[tasks.a]\ncommand = 'true'\n").run(&[]);
+    assert!(ran.status == 2 && ran.stderr.contains("`jobserver` must be true, false or \"fifo\""), "{ran:?}");
 }

@@ -28,8 +28,11 @@ use document::Document;
 use faults::Faults;
 use graph::{Chosen, Links};
 use screen::Screen;
-use shape::TaskFile;
-use shardrun::{ContinueMode, Driver, History, JobClient, JobServer, Policy, Run, RunReport, Runtime, TaskCx, TaskId};
+use shape::{Headroom, Sharing, TaskFile};
+use shardrun::{
+    ContinueMode, Driver, History, JobClient, JobServer, MemoryPressure, Policy, Run, RunReport, Runtime, TaskCx,
+    TaskId,
+};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -194,6 +197,10 @@ impl Prepared<'_> {
         let jobs = chosen.plan.concurrency().unwrap_or(1);
         let mut policies: Vec<Box<dyn Policy>> = Vec::new();
         policies.extend(chosen.budget.take().map(|budget| Box::new(budget) as Box<dyn Policy>));
+        policies.extend(self.file.headroom.map(|headroom| match headroom {
+            Headroom::Bytes(bytes) => Box::new(MemoryPressure::keep_bytes(bytes)) as Box<dyn Policy>,
+            Headroom::Percent(percent) => Box::new(MemoryPressure::keep_percent(percent)),
+        }));
         let server = jobserver(self.file.jobserver, jobs, &mut policies, screen);
         let keep_going = args.keep_going.map(ContinueMode::StopAfter);
         let settings = Settings {
@@ -253,12 +260,12 @@ fn code(went: &Went, screen: &Screen) -> ExitCode {
 
 /// As a task of make we share its jobs; else, if the file wants it, the commands share ours.
 fn jobserver(
-    wanted: Option<bool>,
+    wanted: Option<Sharing>,
     jobs: u32,
     policies: &mut Vec<Box<dyn Policy>>,
     screen: &mut Screen,
 ) -> Option<JobServer> {
-    if wanted == Some(false) {
+    if wanted == Some(Sharing::No) {
         return None;
     }
     match JobClient::from_env() {
@@ -269,10 +276,11 @@ fn jobserver(
         Ok(None) => {}
         Err(error) => screen.say(&format!("shardrun: {error}; going on without make's job server")),
     }
-    if wanted != Some(true) {
-        return None;
-    }
-    let server = JobServer::pipe(jobs).and_then(|server| server.client().map(|client| (server, client)));
+    let server = match wanted? {
+        Sharing::Fifo => JobServer::fifo(jobs, &std::env::temp_dir()),
+        _ => JobServer::pipe(jobs),
+    };
+    let server = server.and_then(|server| server.client().map(|client| (server, client)));
     match server {
         Ok((server, client)) => {
             policies.push(Box::new(client));

@@ -4,17 +4,18 @@
 
 use super::document::Document;
 use super::faults::Faults;
-use super::shape::{Command, GRACE, MODES, Package, Retries, Task, TaskFile, Variable};
+use super::shape::{Command, GRACE, Headroom, MODES, Package, Retries, Sharing, Task, TaskFile, Variable};
 use super::values::{Field, Named, Section};
 use shardrun::{ContinueMode, Memory};
 use std::time::Duration;
 
-const FILE_KEYS: [&str; 11] = [
+const FILE_KEYS: [&str; 12] = [
     "concurrency",
     "continue",
     "default",
     "environment",
     "grace",
+    "headroom",
     "jobserver",
     "memory",
     "packages",
@@ -55,7 +56,8 @@ pub(super) fn parse<'f>(document: &'f Document<'f>, faults: &'f Faults<'f>) -> T
 fn read<'f>(mut top: Section<'f>, faults: &'f Faults<'f>, file: &mut TaskFile<'f>) {
     file.concurrency = top.take("concurrency").and_then(|field| field.count(1));
     file.mode = top.take("continue").and_then(|field| mode(&field));
-    file.jobserver = top.take("jobserver").and_then(|field| field.bool());
+    file.jobserver = top.take("jobserver").and_then(|field| sharing(&field));
+    file.headroom = top.take("headroom").and_then(|field| headroom(&field));
     file.default = top.take("default").and_then(|field| field.strings());
     let grace = top.take("grace").and_then(|field| field.duration()).unwrap_or(GRACE);
     file.environment = top.take("environment").map(|field| environment(&field)).unwrap_or_default();
@@ -92,6 +94,24 @@ fn memory(field: &Field<'_>) -> Option<u64> {
     }
     let memory = Memory::now().map(|memory| memory.total);
     memory.or_else(|| field.wrong("is true, but the system does not say how much there is: say it here"))
+}
+
+fn sharing(field: &Field<'_>) -> Option<Sharing> {
+    if field.is_string() {
+        return match field.string()?.name {
+            "fifo" => Some(Sharing::Fifo),
+            _ => field.wrong("must be true, false or \"fifo\""),
+        };
+    }
+    field.bool().map(|wanted| if wanted { Sharing::Pipe } else { Sharing::No })
+}
+
+fn headroom(field: &Field<'_>) -> Option<Headroom> {
+    let percent = || field.as_text()?.strip_suffix('%')?.trim().parse().ok().filter(|percent| *percent <= 100);
+    match percent() {
+        Some(percent) => Some(Headroom::Percent(percent)),
+        None => field.amount_or("must be a size such as \"2GB\", or a share such as \"10%\"").map(Headroom::Bytes),
+    }
 }
 
 fn mode(field: &Field<'_>) -> Option<ContinueMode> {

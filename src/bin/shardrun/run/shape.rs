@@ -29,7 +29,25 @@ pub(super) struct TaskFile<'f> {
     pub(super) default: Option<Vec<Named<'f>>>,
     pub(super) concurrency: Option<u32>,
     pub(super) mode: Option<ContinueMode>,
-    pub(super) jobserver: Option<bool>,
+    pub(super) jobserver: Option<Sharing>,
+    pub(super) headroom: Option<Headroom>,
+}
+
+/// Whether and how commands share the run's jobs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharing {
+    No,
+    /// By descriptors that they inherit.
+    Pipe,
+    /// By a pipe with a name.
+    Fifo,
+}
+
+/// The memory that has to be free for a command to start beside others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Headroom {
+    Bytes(u64),
+    Percent(u8),
 }
 
 /// A package: the part of a task's name before the first colon.

@@ -83,6 +83,13 @@ impl<'a> Field<'a> {
         matches!(self.value, Value::Table(_))
     }
 
+    pub(super) fn as_text(&self) -> Option<&'a str> {
+        match self.value {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_string(&self) -> bool {
         matches!(self.value, Value::Text(_))
     }
