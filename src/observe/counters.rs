@@ -61,8 +61,8 @@ pub(crate) struct Tallies {
     pub(crate) dropped: Tally,
     /// Jobs that it took from shared queues, by priority.
     pub(crate) fetched: [Tally; 4],
-    /// Jobs that it brought from elsewhere and then took from where it kept them, by priority.
-    pub(crate) unpacked: [Tally; 4],
+    /// Jobs that it has brought along from shared queues and other workers, by priority.
+    pub(crate) brought: [Tally; 4],
 }
 
 /// The counters of one worker, alone on their cache lines.

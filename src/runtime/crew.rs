@@ -49,8 +49,6 @@ pub(crate) struct Slot {
     taps: OnceLock<Taps>,
     /// Whom to unpark; set when the thread starts.
     thread: OnceLock<Thread>,
-    /// Jobs that thieves took from what the worker has brought, by level.
-    robbed: [Tally; LEVELS],
     pub(crate) counters: WorkerCounters,
     /// The CPU that it is pinned to, plus one.
     pub(crate) pinned: stat::AtomicUsize,
@@ -63,7 +61,6 @@ impl Slot {
             hot: HotSlot::new(),
             taps: OnceLock::new(),
             thread: OnceLock::new(),
-            robbed: std::array::from_fn(|_| Tally::default()),
             counters: WorkerCounters::default(),
             pinned: stat::AtomicUsize::new(0),
         }
@@ -97,10 +94,7 @@ impl Slot {
         for (level, taps) in self.loaded() {
             loop {
                 match taps.brought[level].steal_batch_and_pop(&brought[level]) {
-                    Steal::Success(job) => {
-                        self.robbed[level].add_shared(1 + brought[level].len() as u64);
-                        return Some((level, job));
-                    }
+                    Steal::Success(job) => return Some((level, job)),
                     Steal::Empty => break,
                     Steal::Retry => {}
                 }
@@ -117,9 +111,10 @@ impl Slot {
         let Some(taps) = self.taps.get() else { return [[Line::default(); 2]; LEVELS] };
         std::array::from_fn(|level| {
             let (left, waiting) = taps.own[level].line();
-            let unpacked = self.counters.unpacked[level].get().wrapping_add(self.robbed[level].get());
-            let brought = Line { left: unpacked as u32, waiting: taps.brought[level].len() };
-            [Line { left, waiting }, brought]
+            // What came before all that waits has left, whoever took it. Counted after the look, so that it is not too little.
+            let here = taps.brought[level].len();
+            let came = self.counters.brought[level].get() as u32;
+            [Line { left, waiting }, Line { left: came.wrapping_sub(here as u32), waiting: here }]
         })
     }
 

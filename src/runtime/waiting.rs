@@ -3,8 +3,8 @@
 //!
 //! A queue counts what leaves it. A look notes how many jobs had come by then, which is what had left and what waited, and when
 //! that was. If fewer have left at a later look, one of those waits still, whatever order the queue is served in, and has waited
-//! at least since. So an age is never told too old; it is told too young by at most the time between two looks, or an eighth of
-//! it where so many looks have been taken meanwhile that not all are kept.
+//! at least since. No age is told too old, but for jobs that are on the move at the moment of a look; an age is told too young by at
+//! most the time between two looks, or an eighth of it where so many looks have been taken that not all are kept.
 #![forbid(unsafe_code)]
 
 use crate::sync::Mutex;

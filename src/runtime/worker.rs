@@ -248,7 +248,6 @@ impl Worker {
         if self.brings.get() & (1 << level) != 0 {
             let brought = self.brought[level].pop();
             if brought.is_some() {
-                self.slot().counters.unpacked[level].add(1);
                 return brought;
             }
             self.brings.set(self.brings.get() & !(1 << level));
@@ -314,7 +313,10 @@ impl Worker {
     /// Takes some jobs of the shared queue along, and one at once. For a worker that has brought none of that level before.
     fn fetch(&self, level: usize) -> Option<Job> {
         let job = self.crew().take_injected(level, &self.brought[level])?;
-        self.slot().counters.fetched[level].add(1 + self.brought[level].len() as u64);
+        let along = self.brought[level].len() as u64;
+        let counters = &self.slot().counters;
+        counters.fetched[level].add(1 + along);
+        counters.brought[level].add(along);
         self.has_brought(level);
         Some(job)
     }
@@ -325,11 +327,16 @@ impl Worker {
         if self.beyond.get() & (1 << level) != 0 {
             return;
         }
-        for _ in 0..OUTSIDE_TAKE {
-            let Some(job) = self.crew().take_one_injected(level) else { break };
-            self.slot().counters.fetched[level].add(1);
+        let mut along = 0;
+        while along < OUTSIDE_TAKE
+            && let Some(job) = self.crew().take_one_injected(level)
+        {
             self.brought[level].push(job);
+            along += 1;
         }
+        let counters = &self.slot().counters;
+        counters.fetched[level].add(along as u64);
+        counters.brought[level].add(along as u64);
         self.has_brought(level);
     }
 
@@ -424,6 +431,7 @@ impl Worker {
             let taken = slots[victim].steal(&self.brought);
             let taken = taken.or_else(|| if hot { slots[victim].hot.take() } else { None });
             if let Some((level, job)) = taken {
+                self.slot().counters.brought[level].add(self.brought[level].len() as u64);
                 self.has_brought(level);
                 self.stole(victim);
                 return Some(job);
