@@ -138,7 +138,23 @@ fn a_request_that_is_satisfied_and_a_read_allocate_nothing() {
     assert_eq!(each, [0; 4], "Source, Analysis, Artifact, read");
 }
 
-/// Layers of a hundred tasks, each task after three of the layer before.
+#[test]
+fn a_borrowed_read_and_a_source_root_allocate_nothing() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let stages = Stages::new(&runtime, Memory);
+    for file in 0..64 {
+        assert!(stages.submit_request(Request::source(file)).wait().is_ok());
+    }
+    // The first one of a thread may make what the next ones use again.
+    drop(stages.capture_source_root());
+    assert_eq!(allocations(|| assert_eq!(stages.with_source(&7, |source| *source), Some(21))), 0);
+    let mut root = None;
+    assert_eq!(allocations(|| root = Some(stages.capture_source_root())), 0);
+    let root = root.expect("it was captured");
+    assert_eq!(allocations(|| assert!(root.lookup(&7).source().is_some())), 0);
+    assert_eq!(allocations(|| drop(root)), 0);
+}
+
 /// A name that notes how often it is hashed and compared, on this thread.
 #[derive(Clone, Copy, Debug)]
 struct Name(u64);
@@ -227,6 +243,7 @@ fn s35_the_end_of_a_generation_looks_at_its_own_entries_whatever_else_waits() {
     }
 }
 
+/// Layers of a hundred tasks, each task after three of the layer before.
 fn layers(tasks: usize) -> Arc<Plan> {
     let mut plan = Plan::builder();
     let mut ids: Vec<TaskId> = Vec::new();

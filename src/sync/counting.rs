@@ -95,7 +95,7 @@ macro_rules! compared {
 }
 
 compared!(AtomicPtr<T>, *mut T, compare_exchange compare_exchange_weak);
-compared!(AtomicU32, u32, compare_exchange);
+compared!(AtomicU32, u32, compare_exchange compare_exchange_weak);
 compared!(AtomicU64, u64, compare_exchange compare_exchange_weak);
 compared!(AtomicUsize, usize, compare_exchange);
 
