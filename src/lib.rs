@@ -2,6 +2,7 @@
 #![cfg_attr(shardrun_rtsan, feature(sanitize))]
 
 mod admission;
+mod compose;
 mod flight;
 mod graph;
 mod keyed;
@@ -32,7 +33,7 @@ pub use keyed::{
     CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError,
     DagFailure, DagGate, DagGrown, DagGrowth, DagGrowthEnd, DagGrowthRefused, DagHandle, DagNewNode, DagNode,
     DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedJob, KeyedView, Retain,
-    TaskKind, TypeMismatch,
+    SingleFlight, TaskKind, TypeMismatch,
 };
 pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,

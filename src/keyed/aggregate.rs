@@ -53,6 +53,7 @@ where
         match self.flight.join_anew(waiter) {
             Ok(_) => Ok(()),
             Err(JoinRefused::Full) => Err(Over::Full),
+            Err(JoinRefused::Terminal(_)) if mutant("keyed.join_the_ended") => Ok(()),
             Err(JoinRefused::Terminal(_)) => match self.flight.outcome() {
                 Some(Ok(value)) => Err(Over::Value(value)),
                 _ => Err(Over::Nothing),

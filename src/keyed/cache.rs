@@ -203,27 +203,20 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> Cache<K, V
             Some(seen.swap_remove(at))
         });
         let evicted = found.ok().flatten().is_some_and(|entry| core.evict(&entry));
-        self.freed();
+        core.freed();
         evicted
     }
 
     /// Evicts everything; how many there were. What is added meanwhile may stay.
     pub fn clear(&self) -> usize {
         let evicted = self.core.table.all().iter().filter(|entry| self.core.evict(entry)).count();
-        self.freed();
+        self.core.freed();
         evicted
-    }
-
-    /// Something was taken out: it is dropped now if nobody reads it.
-    fn freed(&self) {
-        self.core.table.flush();
-        self.core.shared.clear_yard();
     }
 
     /// What the cache has counted.
     #[must_use]
     pub fn counters(&self) -> CacheCounters {
-        let holds = self.core.shelf.as_ref().map_or((0, 0), super::shelf::Shelf::holds);
-        self.core.shared.tallies.counters(holds)
+        self.core.counters()
     }
 }

@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::cache::Cache;
-use super::core::Core;
+use super::core::{Core, Order};
 use super::error::TypeMismatch;
 use super::memo::{CacheKey, Typed};
 use super::retain::Retain;
+use super::single::SingleFlight;
 use super::yard::Shared;
 use crate::admission::Budget;
 use crate::runtime::{Runtime, Spawner};
@@ -50,11 +51,15 @@ struct Inner {
     opened: HashMap<CacheId, Opened, RandomState>,
 }
 
+/// A cache whose types are known.
+type OpenedAs<K, V, E> = Arc<Core<Typed<K, V, E>>>;
+
 /// A cache, and the names of its types.
 #[derive(Clone)]
 struct Opened {
     core: Arc<dyn Any + Send + Sync>,
     types: &'static str,
+    order: Order,
 }
 
 /// Options of caches to be built.
@@ -131,22 +136,43 @@ impl Caches {
         id: impl Into<CacheId>,
         retain: Retain<K, V>,
     ) -> Result<Cache<K, V, E>, TypeMismatch> {
-        let (id, inner) = (id.into(), &*self.inner);
+        self.open(id.into(), retain, Order::EachView).map(Cache::of)
+    }
+
+    /// Opens a [`SingleFlight`] of values by key and generation, or finds it if it is open. It counts as a cache of this id, and is no
+    /// [`cache`](Self::cache) else.
+    ///
+    /// # Errors
+    /// If it is open with other types, or as a cache.
+    pub fn single_flight<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static>(
+        &self,
+        id: impl Into<CacheId>,
+        retain: Retain<K, V>,
+    ) -> Result<SingleFlight<K, V, E>, TypeMismatch> {
+        self.open(id.into(), retain, Order::Newest).map(SingleFlight::of)
+    }
+
+    fn open<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static>(
+        &self,
+        id: CacheId,
+        retain: Retain<K, V>,
+        order: Order,
+    ) -> Result<OpenedAs<K, V, E>, TypeMismatch> {
+        let inner = &*self.inner;
+        let types = match order {
+            Order::EachView => type_name::<(K, V, E)>(),
+            Order::Newest => type_name::<SingleFlight<K, V, E>>(),
+        };
         let found = inner.opened.get(&id, &inner.opened.guard()).cloned();
         let opened = found.unwrap_or_else(|| {
             let shared = Shared::new(id, inner.spawner.clone(), inner.budget.clone());
             let hasher = inner.seed.map_or_else(RandomState::new, |seed| RandomState::with_seeds(seed, !seed, id.0, 2));
-            let core = Core::<Typed<K, V, E>>::new(shared, retain, hasher);
-            let fresh = Opened { core, types: type_name::<(K, V, E)>() };
+            let core = Core::<Typed<K, V, E>>::new(shared, retain, hasher, order);
             // Who was faster has opened it.
-            inner.opened.get_or_insert(id, fresh, &inner.opened.guard()).clone()
+            inner.opened.get_or_insert(id, Opened { core, types, order }, &inner.opened.guard()).clone()
         });
-        let types = opened.types;
-        opened.core.downcast().map(Cache::of).map_err(|_| TypeMismatch {
-            cache: id,
-            opened_with: types,
-            asked_for: type_name::<(K, V, E)>(),
-        })
+        let mismatch = TypeMismatch { cache: id, opened_with: opened.types, asked_for: types };
+        if opened.order == order { opened.core.downcast().map_err(|_| mismatch) } else { Err(mismatch) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! Memoised computations: caches of values by key, each computed once for all who ask at the same time; and graphs of computations.
 //! They do not know what is computed, nor the parts beside them.
 
-mod aggregate;
+pub(crate) mod aggregate;
 mod asking;
 mod bucket;
 mod build;
@@ -19,7 +19,8 @@ mod node;
 mod request;
 mod retain;
 mod semaphore;
-mod shelf;
+pub(crate) mod shelf;
+mod single;
 mod table;
 mod yard;
 
@@ -39,6 +40,7 @@ pub use memo::CacheKey;
 pub use request::{CacheRequest, KeyedView};
 pub use retain::Retain;
 pub use semaphore::{CpuConcurrencySemaphore, CpuPermit};
+pub use single::SingleFlight;
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

@@ -207,6 +207,11 @@ impl<H: Host> Stages<H> {
         &self.core
     }
 
+    /// The way to the runtime, and the budget, for what is offered beside the scheduler.
+    pub(crate) fn runs_on(&self) -> (Spawner, Option<Budget>) {
+        (self.core.shared.spawner.clone(), self.core.shared.budget.clone())
+    }
+
     /// The host.
     pub fn host(&self) -> &H {
         &self.core.shared.host

@@ -10,7 +10,9 @@ mod flight_state;
 mod graph_hands;
 mod graph_section;
 mod graph_word;
+mod keyed_aggregate;
 mod keyed_dag;
+mod keyed_shelf;
 mod lanes_cells;
 #[cfg(shardrun_shuttle)]
 mod lanes_whole;

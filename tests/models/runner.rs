@@ -49,6 +49,12 @@ const BOTH: &[Seeded] = &[
     ("graph.section.baton_dropped", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.bring_by_look", "models::graph_section::each_request_is_served_once_also_over_a_hand_over"),
     ("graph.section.no_guard", "models::graph_section::a_panic_ends_its_own_request_alone"),
+    ("keyed.token_by_any", "models::keyed_aggregate::one_of_two_owners_withdraws_beside_the_end_of_the_builder"),
+    (
+        "keyed.join_the_ended",
+        "models::keyed_aggregate::a_late_owner_begins_anew_and_the_old_end_leaves_its_flight_alone",
+    ),
+    ("shelf.counted_without_look", "models::keyed_shelf::an_entry_is_put_in_while_it_is_evicted_and_pushed_out"),
     ("lanes.leave_without_judging", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.release_without_ticket", "models::lanes_word::two_writers_each_run_once_and_never_together"),
     ("lanes.take_by_store", "models::lanes_word::what_is_submitted_beside_a_close_runs_or_is_refused"),
@@ -67,6 +73,7 @@ const BOTH: &[Seeded] = &[
 /// Bugs that loom alone must notice: fences, orderings, and what needs one schedule of very many.
 #[cfg(shardrun_loom)]
 const ALONE: &[Seeded] = &[
+    ("shelf.evict_without_claim", "models::keyed_shelf::an_entry_is_put_in_while_it_is_evicted_and_pushed_out"),
     ("dag.word.open_relaxed", "models::keyed_dag::the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut"),
     ("park.push_without_barrier", "models::runtime_parking::two_sleepers_two_submitters"),
     ("park.announce_without_barrier", "models::runtime_parking::two_sleepers_two_submitters"),

@@ -192,6 +192,7 @@ pub(crate) const LOCKS: &[Listed] = &[
 /// Each part and the parts below it, which alone it may know.
 pub(crate) const ARROWS: &[(&str, &[&str])] = &[
     ("report", &["stages", "graph", "admission", "flight", "runtime", "observe", "sync"]),
+    ("compose", &["stages", "keyed"]),
     ("stages", &["admission", "flight", "runtime", "observe", "sync"]),
     ("graph", &["admission", "flight", "runtime", "observe", "sync"]),
     ("keyed", &["admission", "flight", "runtime", "observe", "sync"]),

@@ -4,8 +4,8 @@
 //! What runs on workers has one, which never spins and is held until all is submitted; the rest stays on one thread.
 
 use shardrun::{
-    ActorRef, Admission, CountedRun, Dags, Dependencies, Driver, Handle, LaneKind, Lanes, LanesConfig, Place, Plan,
-    Policy, Request, ResourceBudget, Run, Runtime, Stages, Target, WorkAmounts, WorkBudget,
+    ActorRef, Admission, Cache, Caches, CountedRun, Dags, Dependencies, Driver, Handle, LaneKind, Lanes, LanesConfig,
+    Place, Plan, Policy, Request, ResourceBudget, Retain, Run, Runtime, Stages, Target, WorkAmounts, WorkBudget,
 };
 use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
@@ -53,6 +53,9 @@ pub const ALL: &[Operation] = &[
     ("dag-node-built", 20_000, dag_built),
     ("dag-node", 20_000, dag_node),
     ("dag-declined", 2_000, dag_declined),
+    ("cache-with", 10_000, cache_with),
+    ("cache-hit", 10_000, cache_hit),
+    ("cache-miss", 8_192, cache_miss),
     ("lane-job-own", 8_192, lane_own),
     ("lane-job-outside", 8_192, lane_outside),
 ];
@@ -71,6 +74,38 @@ fn papaya_get(n: u64) {
     }
     for key in 0..n {
         black_box(map.pin().get(&black_box(key % OLD)));
+    }
+}
+
+/// A cache that keeps values of the old keys, on a runtime that is driven.
+fn cache(keep: u64) -> (Runtime, Cache<u64, u64>) {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let cache = accept(Caches::builder(&runtime).seed(1).build().cache(1, Retain::count(keep as usize)));
+    (0..OLD).for_each(|key| _ = accept(cache.get_or_build(key, |cx| Ok(*cx.key())).wait()));
+    (runtime, cache)
+}
+
+/// A borrowed hit.
+fn cache_with(n: u64) {
+    let (_runtime, cache) = cache(2 * OLD);
+    for key in 0..n {
+        black_box(cache.with(&black_box(key % OLD), |value| *value));
+    }
+}
+
+/// A request whose value is kept.
+fn cache_hit(n: u64) {
+    let (_runtime, cache) = cache(2 * OLD);
+    for key in 0..n {
+        black_box(accept(cache.get_or_build(key % OLD, |_| unreachable!("it is kept")).wait()));
+    }
+}
+
+/// A request that begins a computation, which makes room for its value.
+fn cache_miss(n: u64) {
+    let (_runtime, cache) = cache(OLD);
+    for key in OLD..OLD + n {
+        black_box(accept(cache.get_or_build(key, |cx| Ok(*cx.key())).wait()));
     }
 }
 

@@ -10,6 +10,7 @@ mod graph_limits;
 mod graph_rivals;
 mod idle;
 mod index;
+mod keyed;
 mod lanes;
 mod pools;
 mod report;
@@ -98,6 +99,18 @@ const GROUPS: &[Group] = &[
         about: "requests on new files, submit to done, 64 outstanding: Source alone, and Source to Artifact",
         placements: &["one", "apart"],
         run: stages::fresh,
+    },
+    Group {
+        name: "keyed",
+        about: "hits of kept values, borrowed and counted, beside a bare map",
+        placements: &["both", "one"],
+        run: keyed::hits,
+    },
+    Group {
+        name: "keyed-threads",
+        about: "borrowed hits by 1 to 8 threads",
+        placements: &["both"],
+        run: keyed::hits_by_threads,
     },
     Group {
         name: "satisfied",

@@ -80,7 +80,7 @@ pub fn borrowed(place: &Place, effort: Effort) -> Vec<Value> {
     vec![series.run(effort.rounds)]
 }
 
-fn in_threads(threads: usize, work: impl Fn() + Sync) {
+pub fn in_threads(threads: usize, work: impl Fn() + Sync) {
     std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(&work)));
 }
 

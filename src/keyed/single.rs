@@ -1,0 +1,225 @@
+//! Single flight by key and generation: who asks for a generation is served by what is there or under way of that one or a newer one.
+//! It does not know what is built, nor where generations come from.
+//!
+//! It is a cache that orders what it has of a key by generation. At most one value of a key is kept, the newest; and at most one
+//! computation can be joined, the newest. An older one goes on for those who had asked for it, and once it is over gives them the
+//! newer value if one is there or comes, and its own if not.
+#![forbid(unsafe_code)]
+
+use super::aggregate::Over;
+use super::bucket::Entry;
+use super::build::{Build, Waiter, Work};
+use super::cache::CacheHandle;
+use super::core::Core;
+use super::counters::{CacheCounters, Tally};
+use super::cx::BuildCx;
+use super::error::CacheError;
+use super::memo::{CacheKey, Memo, Typed};
+use super::node::Node;
+use super::request::{KeyedView, Wish};
+use crate::flight::{FlightRef, Handle, Interrupt, catch, drop_contained, is_active, self_wait};
+use crate::sync::{Arc, Weak};
+use std::convert::Infallible;
+use std::fmt;
+
+/// Values by key, each built at most once for a generation; whoever asks for a generation is content with a newer one. Clones are the
+/// same.
+///
+/// * The value that is there serves all who ask for its generation or an older one, also while a newer one is built.
+/// * Who asks while the same or a newer generation is built joins that. Several builds of one key run at once only for rising
+///   generations, and an older one never overwrites a newer.
+/// * A failure is told to all who had joined, and takes nothing away that was there.
+///
+/// ```
+/// use shardrun::{Caches, Retain, Runtime};
+///
+/// let runtime = Runtime::builder().workers(2).build()?;
+/// let trees = Caches::new(&runtime).single_flight::<&str, u64>(1, Retain::count(100))?;
+/// assert_eq!(*trees.get("main", 7, |_| Ok(70)).wait()?, 70);
+/// assert_eq!(*trees.get("main", 5, |_| unreachable!("7 is newer")).wait()?, 70);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SingleFlight<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static = Infallible> {
+    core: Arc<Core<Typed<K, V, E>>>,
+}
+
+impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> Clone for SingleFlight<K, V, E> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone() }
+    }
+}
+
+impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> fmt::Debug for SingleFlight<K, V, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SingleFlight").field("counters", &self.counters()).finish_non_exhaustive()
+    }
+}
+
+/// What stands of one key: the places of the kept value and of the computation that can be joined.
+struct Stands {
+    kept: Option<usize>,
+    flying: Option<usize>,
+}
+
+impl Stands {
+    /// Compares keys, which is the host's code.
+    fn of<M: Memo>(seen: &[Entry<M>], key: &M::Key) -> Self {
+        let at = |is: fn(&Entry<M>) -> bool| seen.iter().position(|entry| is(entry) && entry.node().key() == key);
+        Self {
+            kept: at(|entry| matches!(entry, Entry::Kept(_))),
+            flying: at(|entry| matches!(entry, Entry::Flying(_))),
+        }
+    }
+}
+
+impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlight<K, V, E> {
+    pub(crate) fn of(core: Arc<Core<Typed<K, V, E>>>) -> Self {
+        Self { core }
+    }
+
+    /// The value of `key` at `generation` or a newer one: the one that is there, the one that is being built, or the one that `builder`
+    /// builds. With a budget a build waits for a unit of it.
+    pub fn get(
+        &self,
+        key: K,
+        generation: u64,
+        builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
+    ) -> CacheHandle<V, E>
+    where
+        V: Clone,
+    {
+        let hash = match catch(|| self.core.hash(KeyedView::default(), &key)) {
+            Ok(hash) => hash,
+            Err(report) => {
+                drop_contained((key, builder));
+                return Handle::ready(Err(CacheError::Panicked(report)));
+            }
+        };
+        let core = Arc::downgrade(&self.core);
+        let work: Work<Typed<K, V, E>> = Box::new(move |cx| {
+            let own = builder(cx)?;
+            Ok(newer(&core, (hash, cx.key(), generation)).unwrap_or(own))
+        });
+        let node = Node::new(self.core.shared.clone(), key, KeyedView::epoch(generation), hash);
+        self.ask(&Arc::new(node), work)
+    }
+
+    fn ask(&self, node: &Arc<Node<Typed<K, V, E>>>, mut work: Work<Typed<K, V, E>>) -> CacheHandle<V, E> {
+        let (core, generation) = (&self.core, node.view.epoch);
+        let mut unit = core.shared.budget.as_ref().map(|budget| (budget, false));
+        let answer = loop {
+            let seen = core.table.seen(node.hash);
+            let stands = match catch(|| Stands::of(&seen, node.key())) {
+                Ok(stands) => stands,
+                Err(report) => break Handle::ready(Err(CacheError::Panicked(report))),
+            };
+            if let Some(answer) = self.served(&seen, &stands, generation) {
+                break answer;
+            }
+            if let Some((budget, held @ false)) = &mut unit {
+                if budget.take_waiting(1, None).is_err() {
+                    break Handle::ready(Err(Interrupt::Stalled.into()));
+                }
+                *held = true;
+            }
+            let (waiter, charged) = (Waiter::<Typed<K, V, E>>::new(), unit.is_some());
+            let build = Build::new((core, node), &Wish::default(), work, waiter.clone(), charged);
+            let mut next = seen.clone();
+            match stands.flying {
+                Some(at) => next[at] = Entry::Flying(build.clone()),
+                None => next.push(Entry::Flying(build.clone())),
+            }
+            if core.table.exchange(node.hash, &seen, &next) {
+                core.shared.tallies.one(Tally::Miss);
+                build.push();
+                core.shared.clear_yard();
+                return Handle::pending(waiter, build as Arc<dyn FlightRef>);
+            }
+            // Somebody was faster.
+            let Some(back) = build.give_up() else { unreachable!("nobody else has seen it") };
+            work = back;
+        };
+        if let Some((budget, true)) = unit {
+            budget.release(1);
+        }
+        answer
+    }
+
+    /// The answer from what is there or under way, if that is new enough.
+    fn served(&self, seen: &[Entry<Typed<K, V, E>>], stands: &Stands, generation: u64) -> Option<CacheHandle<V, E>> {
+        let fresh = |at: Option<usize>| Some(&seen[at?]).filter(|entry| entry.node().view.epoch >= generation);
+        let tallies = &self.core.shared.tallies;
+        if let Some(Entry::Kept(node)) = fresh(stands.kept) {
+            node.mark.used();
+            tallies.one(Tally::Hit);
+            return Some(Handle::ready(Ok(node.value()?.clone())));
+        }
+        let Some(Entry::Flying(build)) = fresh(stands.flying) else { return None };
+        if is_active(build.id()) {
+            return Some(Handle::ready(Err(CacheError::Reentrant(self_wait(&**build)))));
+        }
+        let waiter = Waiter::<Typed<K, V, E>>::new();
+        let joined = match build.joint.join(waiter.clone()) {
+            Ok(()) => Handle::pending(waiter, build.clone() as Arc<dyn FlightRef>),
+            Err(Over::Value(value)) => Handle::ready(Ok(value)),
+            Err(Over::Full) => Handle::ready(Err(Interrupt::TooManyWaiters.into())),
+            Err(Over::Nothing) => return None,
+        };
+        tallies.one(Tally::Join);
+        Some(joined)
+    }
+
+    /// The value that is there, and its generation. Asks for nothing.
+    pub fn ready(&self, key: &K) -> Option<(u64, Arc<V>)> {
+        let found = catch(|| {
+            let mut seen = self.core.table.seen(self.core.hash(KeyedView::default(), key));
+            let at = Stands::of(&seen, key).kept?;
+            Some(seen.swap_remove(at))
+        });
+        let Entry::Kept(node) = found.ok().flatten()? else { return None };
+        Some((node.view.epoch, node.value()?.clone()))
+    }
+
+    /// Evicts the value that is there; one that is being built stays to be kept. False if there is none.
+    pub fn evict(&self, key: &K) -> bool {
+        let found = catch(|| {
+            let mut seen = self.core.table.seen(self.core.hash(KeyedView::default(), key));
+            let at = Stands::of(&seen, key).kept?;
+            Some(seen.swap_remove(at))
+        });
+        let evicted = found.ok().flatten().is_some_and(|entry| self.core.evict(&entry));
+        self.core.freed();
+        evicted
+    }
+
+    /// What has been counted.
+    #[must_use]
+    pub fn counters(&self) -> CacheCounters {
+        self.core.counters()
+    }
+}
+
+/// The value of a newer generation than the one that has just been built: the kept one, or the one that is under way, for which this
+/// job waits as every wait inside a job does. None if there is none.
+fn newer<M: Memo<Value: Clone>>(
+    core: &Weak<Core<M>>,
+    (hash, key, generation): (u64, &M::Key, u64),
+) -> Option<M::Value> {
+    let core = core.upgrade()?;
+    let seen = core.table.seen(hash);
+    let stands = Stands::of(&seen, key);
+    let fresh = |at: Option<usize>| Some(&seen[at?]).filter(|entry| entry.node().view.epoch > generation);
+    if let Some(Entry::Flying(build)) = fresh(stands.flying) {
+        let waiter = Waiter::<M>::new();
+        let value = match build.joint.join(waiter.clone()) {
+            Ok(()) => Handle::pending(waiter, build.clone() as Arc<dyn FlightRef>).wait().ok(),
+            Err(Over::Value(value)) => Some(value),
+            Err(Over::Nothing | Over::Full) => None,
+        };
+        if let Some(value) = value {
+            return Some(M::Value::clone(&value));
+        }
+    }
+    let Some(Entry::Kept(node)) = fresh(stands.kept) else { return None };
+    node.value().map(|value| M::Value::clone(value))
+}
