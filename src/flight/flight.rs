@@ -4,13 +4,14 @@
 use super::completion::Completion;
 use super::contain::catch;
 use super::error::Interrupt;
+use super::first::FirstWaiter;
 use super::list::SealableList;
 use super::phase::{Killed, Left, Outcome, Phase, Refused};
 use super::state::StateWord;
 use super::trampoline;
 use crate::runtime::Priority;
-use crate::sync::Arc;
 use crate::sync::cell::UnsafeCell;
+use crate::sync::{Arc, mutant};
 
 /// Why a waiter could not join.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,33 +25,39 @@ pub(crate) enum JoinRefused {
 /// One execution, with any number of waiters, each of which gets exactly one outcome.
 ///
 /// `T` and `E` are copied for each waiter, so they are `Arc`s or small.
-pub(crate) struct Flight<T, E>
+#[repr(C)]
+pub(crate) struct Flight<T, E, F = ()>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + From<Interrupt> + 'static,
+    F: FirstWaiter,
 {
     word: StateWord,
-    waiters: SealableList<Completion<T, E>>,
+    /// Beside the word: who looks for a result reads the two.
     result: UnsafeCell<Option<Result<T, E>>>,
+    first: F,
+    waiters: SealableList<Completion<T, E>>,
 }
 
 // SAFETY: the result is written by the one that sealed the word, before it finishes it, and read only by those who saw it
 // finished. Values are shared by reference and moved between threads, so `T` and `E` must be Send and Sync, which they are.
-unsafe impl<T, E> Sync for Flight<T, E>
+unsafe impl<T, E, F> Sync for Flight<T, E, F>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + From<Interrupt> + 'static,
+    F: FirstWaiter,
 {
 }
 
-impl<T, E> Flight<T, E>
+impl<T, E, F> Flight<T, E, F>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + From<Interrupt> + 'static,
+    F: FirstWaiter,
 {
     /// Idle: nobody has asked for it.
     pub(crate) fn new() -> Self {
-        Self { word: StateWord::new(), waiters: SealableList::new(), result: UnsafeCell::new(None) }
+        Self::with(StateWord::new(), None)
     }
 
     /// Admitted from the start, with one owner and the waiter that it may have.
@@ -64,7 +71,15 @@ where
     }
 
     fn with(word: StateWord, waiter: Option<Arc<Completion<T, E>>>) -> Self {
-        Self { word, waiters: waiter.map_or_else(SealableList::new, SealableList::with), result: UnsafeCell::new(None) }
+        let waiters = waiter.map_or_else(SealableList::new, SealableList::with);
+        Self { word, first: F::nobody(), waiters, result: UnsafeCell::new(None) }
+    }
+
+    /// The same with its first waiter, before anybody else sees it.
+    #[inline]
+    pub(crate) fn with_first(mut self, first: F) -> Self {
+        self.first = first;
+        self
     }
 
     /// Done from the start, with a value that is there already.
@@ -73,6 +88,11 @@ where
         flight.publish(Ok(value)).unwrap_or_else(|_| unreachable!("nobody else knows it yet"));
         drop(flight.waiters.seal());
         flight
+    }
+
+    /// The place of its first waiter.
+    pub(crate) fn first(&self) -> &F {
+        &self.first
     }
 
     /// Its state: admission, gates, claim, priority, and what else needs no result.
@@ -119,6 +139,9 @@ where
             // SAFETY: sealing is won once, and nobody reads before `finish`.
             unsafe { *slot = Some(result) };
         });
+        if mutant("flight.first_told_early") {
+            self.first.tell();
+        }
         self.word.finish(outcome);
         Ok(())
     }
@@ -174,6 +197,7 @@ where
         if !self.word.phase().is_terminal() {
             return;
         }
+        self.first.tell();
         self.waiters.seal().deliver(|waiter| {
             let outcome = self.outcome().expect("it is over");
             waiter.resolve(outcome);
@@ -214,10 +238,11 @@ pub(crate) fn interrupt(phase: Phase) -> Option<Interrupt> {
     }
 }
 
-impl<T, E> Drop for Flight<T, E>
+impl<T, E, F> Drop for Flight<T, E, F>
 where
     T: Clone + Send + Sync + 'static,
     E: Clone + Send + Sync + From<Interrupt> + 'static,
+    F: FirstWaiter,
 {
     fn drop(&mut self) {
         if !self.word.is_unwanted() {

@@ -6,6 +6,7 @@
 use super::cancel::CancellationToken;
 use super::completion::Completion;
 use super::error::{Interrupt, JobError};
+use super::first::{FirstFlight, Told};
 use super::oneshot::OneShot;
 use super::target::FlightRef;
 use super::until::{Until, withdraw};
@@ -17,7 +18,7 @@ use std::any::Any;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// A flight that has exactly one waiter, whose one-shot it holds itself: work that was spawned with a handle.
@@ -35,6 +36,16 @@ enum State<T: Send + 'static, E: Send + 'static> {
     Ready(Option<Result<T, E>>),
     Sole(Arc<dyn SoleFlight<T, E>>),
     Joined(Arc<Completion<T, E>>, Arc<dyn FlightRef>),
+    /// The flight's first waiter, with the way to its place there.
+    First(Arc<dyn FlightRef>, FirstOf<T, E>),
+}
+
+/// Sees a flight as its first waiter does.
+type FirstOf<T, E> = fn(&dyn FlightRef) -> &dyn FirstFlight<T, E>;
+
+fn first_of<T, E, F: FirstFlight<T, E> + 'static>(flight: &dyn FlightRef) -> &dyn FirstFlight<T, E> {
+    let flight = flight.as_any().and_then(|flight| flight.downcast_ref::<F>());
+    flight.expect("it stands beside the flight that it was made for")
 }
 
 /// The claim on one result: await it, wait for it, or look whether it is there.
@@ -69,6 +80,11 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         Self { state: State::Joined(waiter, flight), until: None }
     }
 
+    /// The handle of the one for whom a flight was made, and who has its place there.
+    pub(crate) fn first<F: FirstFlight<T, E> + 'static>(flight: Arc<F>) -> Self {
+        Self { state: State::First(flight, first_of::<T, E, F>), until: None }
+    }
+
     /// The handle of a flight that nobody else can wait for.
     pub(crate) fn sole(flight: Arc<dyn SoleFlight<T, E>>) -> Self {
         Self { state: State::Sole(flight), until: None }
@@ -87,20 +103,12 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         self
     }
 
-    fn shot(&self) -> Option<&OneShot<Result<T, E>>> {
-        match &self.state {
-            State::Ready(_) => None,
-            State::Sole(flight) => Some(flight.shot()),
-            State::Joined(waiter, _) => Some(waiter.shot()),
-        }
-    }
-
     /// The flight it waits for; `None` if the result was there from the start.
     pub(crate) fn flight(&self) -> Option<Arc<dyn FlightRef>> {
         match &self.state {
             State::Ready(_) => None,
             State::Sole(flight) => Some(flight.clone()),
-            State::Joined(_, flight) => Some(flight.clone()),
+            State::Joined(_, flight) | State::First(flight, _) => Some(flight.clone()),
         }
     }
 
@@ -116,24 +124,47 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         match &self.state {
             State::Ready(_) => None,
             State::Sole(flight) => Some(&**flight as &dyn FlightRef),
-            State::Joined(_, flight) => Some(&**flight),
+            State::Joined(_, flight) | State::First(flight, _) => Some(&**flight),
         }
     }
 
     /// Whether the result is there, or has been taken from here.
     pub fn is_resolved(&self) -> bool {
-        self.shot().is_none_or(OneShot::is_done)
+        match &self.state {
+            State::Ready(_) => true,
+            State::Sole(flight) => flight.shot().is_done(),
+            State::Joined(waiter, _) => waiter.shot().is_done(),
+            State::First(flight, first_of) => first_of(&**flight).first().shot().is_done(),
+        }
     }
 
     fn taken(&mut self) -> Option<Result<T, E>> {
-        if let State::Ready(result) = &mut self.state {
-            return Some(result.take().expect("a handle gives its result away once"));
-        }
-        let result = self.shot()?.take()?;
+        let result = match &mut self.state {
+            State::Ready(result) => return Some(result.take().expect("a handle gives its result away once")),
+            State::Sole(flight) => flight.shot().take()?,
+            State::Joined(waiter, _) => waiter.shot().take()?,
+            State::First(flight, first_of) => {
+                let flight = first_of(&**flight);
+                match flight.first().shot().take()? {
+                    Told::Over => flight.outcome().expect("it is over, says who was told"),
+                    Told::Withdrawn => Err(Interrupt::Cancelled.into()),
+                }
+            }
+        };
         // The work is let go of together with its result.
         self.state = State::Ready(None);
         self.until = None;
         Some(result)
+    }
+
+    /// Leaves a waker. True if the result is there.
+    fn register(&self, waker: &Waker) -> bool {
+        match &self.state {
+            State::Ready(_) => true,
+            State::Sole(flight) => flight.shot().register(waker),
+            State::Joined(waiter, _) => waiter.shot().register(waker),
+            State::First(flight, first_of) => first_of(&**flight).first().shot().register(waker),
+        }
     }
 
     /// The result, if it is there. Never waits and runs nothing.
@@ -194,14 +225,11 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
     }
 
     fn wait_here(&self, limit: Option<Duration>, helping: Helping) -> Waited {
-        let on = |shot: &OneShot<_>, flight: &Arc<dyn FlightRef>| {
-            let shot = Shot { done: &|| shot.is_done(), register: &|waker| shot.register(waker) };
-            waits::wait(flight, shot, limit, helping)
-        };
+        let shot = Shot { done: &|| self.is_resolved(), register: &|waker| self.register(waker) };
         match &self.state {
             State::Ready(_) => Waited::Resolved,
-            State::Sole(flight) => on(flight.shot(), &(flight.clone() as Arc<dyn FlightRef>)),
-            State::Joined(waiter, flight) => on(waiter.shot(), flight),
+            State::Sole(flight) => waits::wait(&(flight.clone() as Arc<dyn FlightRef>), shot, limit, helping),
+            State::Joined(_, flight) | State::First(flight, _) => waits::wait(flight, shot, limit, helping),
         }
     }
 
@@ -213,6 +241,12 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Sole(flight) => flight.leave(),
             State::Joined(waiter, flight) => {
                 withdraw(waiter, &**flight, Interrupt::Cancelled);
+            }
+            State::First(flight, first_of) => {
+                if let Ok(waker) = first_of(&**flight).first().shot().resolve(Told::Withdrawn) {
+                    flight.leave();
+                    trampoline::wake(waker);
+                }
             }
         }
     }
@@ -242,8 +276,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Future for Handle<T
             return Poll::Ready(Err(Interrupt::Shutdown.into()));
         }
         flight.poke();
-        let shot = this.shot().expect("an unresolved handle has a one-shot");
-        if shot.register(cx.waker()) {
+        if this.register(cx.waker()) {
             return this.taken().map_or(Poll::Pending, Poll::Ready);
         }
         if let Some(why) = this.flight_ref().and_then(|flight| flight.slept_for()) {
@@ -284,6 +317,9 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, 
                 if waiter.shot().abandon() {
                     flight.abandoned();
                 }
+            }
+            State::First(flight, first_of) => {
+                first_of(&**flight).first().shot().abandon();
             }
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod combine;
 mod completion;
 mod contain;
 mod error;
+mod first;
 #[expect(clippy::module_inception, reason = "the part is named after what it is about")]
 mod flight;
 mod future;
@@ -35,6 +36,7 @@ pub(crate) use active::broken;
 pub(crate) use active::{contains as is_active, enter};
 pub(crate) use completion::Completion;
 pub(crate) use contain::{Contained, OnUnwind, catch, contained, drop_contained, in_the_engine};
+pub(crate) use first::{First, FirstFlight, FirstWaiter};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
 pub(crate) use handle::SoleFlight;
 pub(crate) use list::{Link, Linked, SealableList};
@@ -47,10 +49,10 @@ pub(crate) use task::{Ticket, Ticketed};
 pub(crate) use waits::{nudge, self_wait};
 
 // What only the models reach into.
-#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use graph::WaitGraph;
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]
 pub(crate) use phase::{Admitted, Outcome, Suspended};
+#[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
+pub(crate) use {first::Told, graph::WaitGraph};
 
 /// Leaves another thread, which tells nobody when it is done, in peace for a moment.
 pub(crate) fn doze() {

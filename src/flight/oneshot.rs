@@ -36,7 +36,16 @@ unsafe impl<R: Send> Sync for OneShot<R> {}
 
 impl<R: 'static> OneShot<R> {
     pub(crate) fn new() -> Self {
-        Self { word: AtomicU32::new(0), waker: UnsafeCell::new(None), result: UnsafeCell::new(None) }
+        Self::with(0)
+    }
+
+    fn with(word: u32) -> Self {
+        Self { word: AtomicU32::new(word), waker: UnsafeCell::new(None), result: UnsafeCell::new(None) }
+    }
+
+    /// One whose reader has gone before it came: whoever resolves it is refused.
+    pub(crate) fn abandoned() -> Self {
+        Self::with(ABANDONED)
     }
 
     fn load(&self) -> u32 {

@@ -4,7 +4,7 @@
 use super::host::Host;
 use super::origin::Origin;
 use super::revision::{Revision, StageFlight};
-use crate::flight::{Contained, Flight};
+use crate::flight::{Contained, First, Flight};
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 use crate::sync::epoch::{self, Guard};
@@ -14,7 +14,7 @@ use std::ptr;
 
 /// One execution of one Artifact.
 pub(crate) struct ArtifactFlight<H: Host> {
-    pub(crate) flight: StageFlight<H::Artifact, H>,
+    pub(crate) flight: StageFlight<H::Artifact, H, First>,
     pub(crate) origin: Origin,
     pub(crate) revision: Weak<Revision<H>>,
     /// Incarnation and generation of its revision, and how often the execution has been replaced there; in this order a later
@@ -38,7 +38,11 @@ struct Cell<H: Host> {
 /// The Artifacts of one revision.
 pub(crate) struct Artifacts<H: Host> {
     cells: AtomicPtr<Cell<H>>,
-    ready: AtomicPtr<Cell<H>>,
+}
+
+/// Those of them that are ready to run, newest first.
+pub(crate) struct ReadyArtifacts<H: Host> {
+    newest: AtomicPtr<Cell<H>>,
 }
 
 // SAFETY: cells are shared by reference from the moment they are pushed, their plain fields are written before, and the counts
@@ -46,6 +50,10 @@ pub(crate) struct Artifacts<H: Host> {
 unsafe impl<H: Host> Send for Artifacts<H> {}
 // SAFETY: as above.
 unsafe impl<H: Host> Sync for Artifacts<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Send for ReadyArtifacts<H> {}
+// SAFETY: as above.
+unsafe impl<H: Host> Sync for ReadyArtifacts<H> {}
 
 /// Stands between making an execution known and looking whether its Analysis is done on the one side, and between finishing the
 /// Analysis and looking for executions on the other, so that one of the two admits the execution.
@@ -60,7 +68,7 @@ pub(crate) fn known_or_done() {
 
 impl<H: Host> Artifacts<H> {
     pub(crate) fn new() -> Self {
-        Self { cells: AtomicPtr::new(ptr::null_mut()), ready: AtomicPtr::new(ptr::null_mut()) }
+        Self { cells: AtomicPtr::new(ptr::null_mut()) }
     }
 
     fn cells(&self) -> impl Iterator<Item = &Cell<H>> {
@@ -190,42 +198,49 @@ impl<H: Host> Artifacts<H> {
             f(unsafe { &*cell.current.load(Ordering::Acquire) });
         }
     }
+}
 
-    /// Says that the current execution of `artifact`'s profile is ready to run.
-    pub(crate) fn push_ready(&self, artifact: &ArtifactFlight<H>) {
-        let Some(cell) = self.cells().find(|cell| Arc::ptr_eq(&cell.profile, &artifact.profile)) else { return };
+impl<H: Host> ReadyArtifacts<H> {
+    pub(crate) fn none() -> Self {
+        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+    }
+
+    /// Says that the current execution of the profile of `artifact`, one of `all`, is ready to run.
+    pub(crate) fn push(&self, all: &Artifacts<H>, artifact: &ArtifactFlight<H>) {
+        let Some(cell) = all.cells().find(|cell| Arc::ptr_eq(&cell.profile, &artifact.profile)) else { return };
         self.push_cell(cell);
     }
 
     fn push_cell(&self, cell: &Cell<H>) {
-        // ordering: pairs with `take_ready`, which clears the flag before it looks at the cell. If that came first, this pushes
+        // ordering: pairs with `take`, which clears the flag before it looks at the cell. If that came first, this pushes
         // again; else its look finds what was made ready before this.
         if cell.queued.swap(true, Ordering::AcqRel) {
             return;
         }
         let raw = ptr::from_ref(cell).cast_mut();
-        let mut head = self.ready.load(Ordering::Relaxed);
+        let mut head = self.newest.load(Ordering::Relaxed);
         loop {
             cell.ready_older.store(head, Ordering::Relaxed);
             // ordering: Release hands the link to who takes the chain.
-            match self.ready.compare_exchange_weak(head, raw, Ordering::Release, Ordering::Relaxed) {
+            match self.newest.compare_exchange_weak(head, raw, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => head = now,
             }
         }
     }
 
-    /// Takes everything that is ready, oldest first, and puts back all but what `pick` says yes to first. Returns that, and the
+    /// Takes everything of `_all` that is ready, oldest first, and puts back all but what `pick` says yes to first. Returns that, and the
     /// priorities of what was put back: each needs a ticket of its own, since whoever popped the one that was out may have looked
     /// while the cells were in our hands.
-    pub(crate) fn take_ready(
+    pub(crate) fn take(
         &self,
+        _all: &Artifacts<H>,
         mut pick: impl FnMut(&Arc<ArtifactFlight<H>>) -> Ready,
     ) -> (Option<Arc<ArtifactFlight<H>>>, SmallVec<[Priority; 4]>) {
         // ordering: Acquire; pairs with the Release of the push.
-        let mut at = self.ready.swap(ptr::null_mut(), Ordering::AcqRel);
+        let mut at = self.newest.swap(ptr::null_mut(), Ordering::AcqRel);
         let mut cells = SmallVec::<[&Cell<H>; 8]>::new();
-        // SAFETY: cells are freed with the revision alone, which `self` borrows.
+        // SAFETY: cells are freed with all of them, which the caller borrows.
         while let Some(cell) = unsafe { at.as_ref() } {
             at = cell.ready_older.load(Ordering::Relaxed);
             cells.push(cell);
@@ -299,7 +314,7 @@ impl<H: Host> ArtifactFlight<H> {
         revision: Weak<Revision<H>>,
         version: (u64, u64, u64),
         profile: Arc<Contained<H::Profile>>,
-        flight: StageFlight<H::Artifact, H>,
+        flight: StageFlight<H::Artifact, H, First>,
     ) -> Arc<Self> {
         Arc::new(Self { flight, origin: Origin::new(), revision, version, profile })
     }
@@ -321,7 +336,7 @@ impl<H: Host> ArtifactFlight<H> {
         revision: &Arc<Revision<H>>,
         profile: H::Profile,
         origin: Origin,
-        flight: StageFlight<H::Artifact, H>,
+        flight: StageFlight<H::Artifact, H, First>,
     ) -> Arc<Self> {
         let version = (revision.life.incarnation, revision.generation, 0);
         let profile = Arc::new(Contained::new(profile));

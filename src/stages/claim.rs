@@ -8,7 +8,7 @@ use super::origin::Origin;
 use super::revision::StageFlight;
 use super::run::tell;
 use super::slot::Slot;
-use crate::flight::{Interrupt, contained, in_the_engine};
+use crate::flight::{FirstWaiter, Interrupt, contained, in_the_engine};
 use std::cell::{Cell, RefCell};
 
 crate::sync::local! {
@@ -43,9 +43,9 @@ fn leave(scheduler: u64, before: u64) {
 }
 
 /// A claim that is held.
-pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host> {
+pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host, F: FirstWaiter> {
     slot: &'a Slot<H>,
-    flight: &'a StageFlight<T, H>,
+    flight: &'a StageFlight<T, H, F>,
     origin: &'a Origin,
     /// Fails what needs it.
     fail: &'a dyn Fn(&StageError<H>),
@@ -57,11 +57,11 @@ pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host> {
 /// Calls `f` with the claim that the caller has won, or has in hand again. If `f` unwinds the execution ends as panicked; if it
 /// returns it has ended the execution itself, or given the claim back.
 #[inline]
-pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
+pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, F: FirstWaiter, R>(
     slot: &'a Slot<H>,
-    (flight, origin): (&'a StageFlight<T, H>, &'a Origin),
+    (flight, origin): (&'a StageFlight<T, H, F>, &'a Origin),
     fail: &'a dyn Fn(&StageError<H>),
-    f: impl FnOnce(&mut Claim<'a, T, H>) -> R,
+    f: impl FnOnce(&mut Claim<'a, T, H, F>) -> R,
 ) -> R {
     let mut claim = Claim { slot, flight, origin, fail, begun: None, over: false };
     let result = f(&mut claim);
@@ -69,7 +69,7 @@ pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, R>(
     result
 }
 
-impl<T: Send + Sync + 'static, H: Host> Claim<'_, T, H> {
+impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Claim<'_, T, H, F> {
     /// The host is about to be called.
     #[inline]
     pub(crate) fn begin(&mut self, stage: Stage) {
@@ -88,7 +88,7 @@ impl<T: Send + Sync + 'static, H: Host> Claim<'_, T, H> {
     }
 }
 
-impl<T: Send + Sync + 'static, H: Host> Drop for Claim<'_, T, H> {
+impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Drop for Claim<'_, T, H, F> {
     fn drop(&mut self) {
         if !self.over {
             contained(|| self.end_as_panicked());

@@ -11,22 +11,31 @@ use super::revision::{Revision, StageFlight};
 use super::run::{AnalysisRef, SourceRef};
 use super::slot::Kind;
 use super::wish::Waiter;
-use crate::flight::{Completion, Flight, Handle};
+use crate::flight::{Completion, First, FirstWaiter, Flight, Handle};
 use crate::sync::Arc;
 
 /// What a revision starts with.
 pub(crate) struct Start<H: Host> {
     pub(crate) demand: Demand,
-    pub(crate) source: StageFlight<H::Source, H>,
-    pub(crate) analysis: StageFlight<H::Analysis, H>,
+    pub(crate) source: StageFlight<H::Source, H, First>,
+    pub(crate) analysis: StageFlight<H::Analysis, H, ()>,
     pub(crate) origins: Origins,
 }
 
-/// A waiter that has joined a revision in the making.
+/// A waiter that has joined a revision in the making. Without a block of its own it has its place in the flight.
 pub(crate) enum Early<H: Host> {
-    Source(Waiter<H::Source, H>),
+    Source(Option<Waiter<H::Source, H>>),
     Analysis(Waiter<H::Analysis, H>),
-    Artifact(Waiter<H::Artifact, H>, Arc<ArtifactFlight<H>>),
+    Artifact(Option<Waiter<H::Artifact, H>>, Arc<ArtifactFlight<H>>),
+}
+
+/// A place for who asks, in the flight, unless something may end the wait before its time.
+fn place<T: Send + Sync + 'static, H: Host>(ask: &Ask<H>) -> (First, Option<Waiter<T, H>>) {
+    if ask.token.is_none() && ask.deadline.is_none() {
+        (First::waits(), None)
+    } else {
+        (First::nobody(), Some(Completion::new()))
+    }
 }
 
 impl<H: Host> Start<H> {
@@ -52,10 +61,10 @@ impl<H: Host> Start<H> {
         let mut origin = |wanted: bool| Origin::first(&ask.asker, wanted && std::mem::take(&mut charged));
         match target {
             AnyTarget::Source => {
-                let waiter = Completion::new();
+                let (first, waiter) = place(ask);
                 let start = Self {
                     demand: Demand::new(false),
-                    source: Flight::admitted(ask.priority, Some(waiter.clone())),
+                    source: Flight::admitted(ask.priority, waiter.clone()).with_first(first),
                     analysis: Flight::new(),
                     origins: Origins { source: origin(true), analysis: Origin::new() },
                 };
@@ -94,18 +103,20 @@ impl<H: Host> Early<H> {
     /// Joins the Artifact of a revision that starts with what it needs, and that nobody else has seen yet. The request's unit of
     /// the budget goes with it.
     pub(crate) fn artifact(revision: &Arc<Revision<H>>, profile: H::Profile, ask: &mut Ask<H>) -> Self {
-        let waiter = Completion::new();
+        let (first, waiter) = place(ask);
         let origin = Origin::first(&ask.asker, std::mem::take(&mut ask.charged));
-        let flight = Flight::wanted(ask.priority, Some(waiter.clone()));
+        let flight = Flight::wanted(ask.priority, waiter.clone()).with_first(first);
         Self::Artifact(waiter, ArtifactFlight::asked(revision, profile, origin, flight))
     }
 
     /// The request's handle.
     pub(crate) fn handle(self, revision: Arc<Revision<H>>) -> StageHandle<H> {
         match self {
-            Self::Source(waiter) => StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision))),
+            Self::Source(None) => StageHandle::Source(Handle::first(SourceRef::<H>::of(revision))),
+            Self::Source(Some(waiter)) => StageHandle::Source(Handle::pending(waiter, SourceRef::<H>::of(revision))),
             Self::Analysis(waiter) => StageHandle::Analysis(Handle::pending(waiter, AnalysisRef::<H>::of(revision))),
-            Self::Artifact(waiter, artifact) => StageHandle::Artifact(Handle::pending(waiter, artifact)),
+            Self::Artifact(None, artifact) => StageHandle::Artifact(Handle::first(artifact)),
+            Self::Artifact(Some(waiter), artifact) => StageHandle::Artifact(Handle::pending(waiter, artifact)),
         }
     }
 

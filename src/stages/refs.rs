@@ -3,6 +3,7 @@
 use super::artifact::ArtifactFlight;
 use super::capacity::Permit;
 use super::edges;
+use super::error::StageError;
 use super::host::{Host, Stage};
 use super::origin::Origin;
 use super::revision::{Revision, StageFlight, kill, leave};
@@ -10,9 +11,10 @@ use super::run::{self, After, AnalysisRef, SourceRef};
 use super::slot::Slot;
 use super::ticket;
 use super::versions::has_moved_on;
-use crate::flight::{FlightId, FlightRef, Phase, StateWord, catch};
+use crate::flight::{First, FirstFlight, FirstWaiter, FlightId, FlightRef, Phase, StateWord, catch};
 use crate::runtime::{Driver, Place, Pool, Runtime, Spawner};
 use crate::sync::Arc;
+use std::any::Any;
 
 /// Another count of a revision or an execution that lies behind a [`FlightRef`].
 ///
@@ -28,7 +30,7 @@ unsafe fn share<T>(this: &T) -> Arc<T> {
 
 impl<H: Host> Revision<H> {
     /// Carries out what a transition has decided about a flight of this revision.
-    fn poke<T: Send + Sync + 'static>(&self, flight: &StageFlight<T, H>, origin: &Origin) {
+    fn poke<T: Send + Sync + 'static, F: FirstWaiter>(&self, flight: &StageFlight<T, H, F>, origin: &Origin) {
         if !flight.word().phase().is_terminal()
             && let Some(slot) = self.slot.upgrade()
         {
@@ -36,7 +38,12 @@ impl<H: Host> Revision<H> {
         }
     }
 
-    fn poke_in<T: Send + Sync + 'static>(&self, slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
+    fn poke_in<T: Send + Sync + 'static, F: FirstWaiter>(
+        &self,
+        slot: &Slot<H>,
+        flight: &StageFlight<T, H, F>,
+        origin: &Origin,
+    ) {
         let moved = || has_moved_on(&slot.versions, self, slot.clock()) && self.has_reason();
         if !flight.word().phase().is_terminal() && (moved() || slot.is_over()) {
             kill(slot.shared(), flight, origin, self.why(slot));
@@ -44,9 +51,9 @@ impl<H: Host> Revision<H> {
     }
 
     /// As `poke`, and then calls `f` with the way to the threads.
-    fn poke_and_ask<T: Send + Sync + 'static>(
+    fn poke_and_ask<T: Send + Sync + 'static, F: FirstWaiter>(
         &self,
-        (flight, origin): (&StageFlight<T, H>, &Origin),
+        (flight, origin): (&StageFlight<T, H, F>, &Origin),
         f: &mut dyn FnMut(&Spawner),
     ) {
         let Some(slot) = self.slot.upgrade() else { return f(&nowhere()) };
@@ -91,6 +98,10 @@ fn nowhere() -> Spawner {
 }
 
 impl<H: Host> FlightRef for SourceRef<H> {
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn id(&self) -> FlightId {
         self.flight_id()
     }
@@ -138,6 +149,26 @@ impl<H: Host> FlightRef for SourceRef<H> {
 
     fn abandoned(&self) {
         self.owner().source.abandoned();
+    }
+}
+
+impl<H: Host> FirstFlight<Arc<H::Source>, StageError<H>> for SourceRef<H> {
+    fn first(&self) -> &First {
+        self.owner().source.first()
+    }
+
+    fn outcome(&self) -> Option<Result<Arc<H::Source>, StageError<H>>> {
+        self.owner().source.outcome()
+    }
+}
+
+impl<H: Host> FirstFlight<Arc<H::Artifact>, StageError<H>> for ArtifactFlight<H> {
+    fn first(&self) -> &First {
+        self.flight.first()
+    }
+
+    fn outcome(&self) -> Option<Result<Arc<H::Artifact>, StageError<H>>> {
+        self.flight.outcome()
     }
 }
 
@@ -202,6 +233,10 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
 }
 
 impl<H: Host> FlightRef for ArtifactFlight<H> {
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn id(&self) -> FlightId {
         FlightId::of(self, 0)
     }

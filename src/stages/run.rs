@@ -15,7 +15,9 @@ use super::revision::{Revision, StageFlight, kill};
 use super::slot::{Kind, Slot};
 use super::versions::may_seal;
 use crate::admission::ContextScope;
-use crate::flight::{Contained, Facet, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter};
+use crate::flight::{
+    Contained, Facet, FirstWaiter, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter,
+};
 use crate::observe::Event;
 use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;
@@ -150,7 +152,7 @@ pub(crate) fn admit_artifacts<H: Host>(revision: &Revision<H>) -> Kinds {
 
 /// Runs one Artifact that is ready, if a ticket of `kind` finds one.
 pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, kind: Kind, after: After) {
-    let (taken, left) = revision.artifacts.take_ready(|artifact| {
+    let (taken, left) = revision.ready.take(&revision.artifacts, |artifact| {
         let word = artifact.flight.word();
         if word.phase() != Phase::Waiting {
             Ready::Drop
@@ -242,20 +244,20 @@ fn judge<T, H: Host>(
 }
 
 /// Seals the result if the revision is still the visible one and nobody was faster. A refused result is dropped and counted.
-fn seal<T: Send + Sync + 'static, H: Host>(
+fn seal<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
     slot: &Slot<H>,
     revision: &Revision<H>,
-    part: (&StageFlight<T, H>, &Origin),
+    part: (&StageFlight<T, H, F>, &Origin),
     outcome: Outcome<T, H>,
 ) -> bool {
     seal_after(slot, revision, part, outcome, || {})
 }
 
 /// As `seal`; `first` is called once nobody else can end the execution, and before anybody sees the result.
-fn seal_after<T: Send + Sync + 'static, H: Host>(
+fn seal_after<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
     slot: &Slot<H>,
     revision: &Revision<H>,
-    (flight, origin): (&StageFlight<T, H>, &Origin),
+    (flight, origin): (&StageFlight<T, H, F>, &Origin),
     outcome: Outcome<T, H>,
     first: impl FnOnce(),
 ) -> bool {
@@ -281,16 +283,20 @@ fn seal_after<T: Send + Sync + 'static, H: Host>(
 }
 
 /// Gives back what was held for a sealed execution, and tells its waiters, oldest first: who is told finds it given back.
-pub(crate) fn tell<T: Send + Sync + 'static, H: Host>(slot: &Slot<H>, flight: &StageFlight<T, H>, origin: &Origin) {
+pub(crate) fn tell<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
+    slot: &Slot<H>,
+    flight: &StageFlight<T, H, F>,
+    origin: &Origin,
+) {
     slot.shared().over(origin);
     flight.deliver();
 }
 
 /// As [`tell`], and tells the observer too, of a stage that the caller has sealed.
-pub(crate) fn tell_sealed<T: Send + Sync + 'static, H: Host>(
+pub(crate) fn tell_sealed<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
     slot: &Slot<H>,
     (revision, stage): (&Revision<H>, Stage),
-    flight: &StageFlight<T, H>,
+    flight: &StageFlight<T, H, F>,
     origin: &Origin,
 ) {
     tell(slot, flight, origin);
@@ -314,7 +320,7 @@ pub(crate) fn admit_artifact<H: Host>(
     priority: Priority,
 ) -> Option<Kind> {
     let kind = admit(artifact.flight.word(), Stage::Artifact, priority)?;
-    revision.artifacts.push_ready(artifact);
+    revision.ready.push(&revision.artifacts, artifact);
     Some(kind)
 }
 

@@ -1,7 +1,8 @@
 //! A hash trie: from the hash of a name to the entry of the slots whose names have it, for any number of threads, of which none ever
 //! waits for another. It does not know what a slot holds, nor when one comes or goes.
 //!
-//! The upper bits of a hash choose a cell of the root, the next few a cell of the node to which that points, and so on. A cell is
+//! The upper bits of a hash choose a cell of the root, which lies in parts that are made when they are needed and stay; the next few
+//! bits choose a cell of the node to which that points, and so on. The wide root keeps the way short: each step waits for memory. A cell is
 //! empty, or holds an entry, or points to a node. Where two hashes meet in a cell both get a node in its place. A node that holds no
 //! more than one entry gives way to that: first its cells are frozen, one by one, so that nobody changes them any more, then one
 //! exchange puts what they hold into the node's place. Whoever is to change something and meets a frozen cell does all of that
@@ -25,9 +26,11 @@ use std::marker::PhantomData;
 use std::ptr;
 
 /// Bits of a hash that choose a cell of a node.
-const BITS: u32 = if cfg!(shardrun_loom) { 2 } else { 4 };
-/// Bits that choose a cell of the smallest root, and of the largest.
-const ROOT_BITS: std::ops::RangeInclusive<u32> = if cfg!(shardrun_loom) { 1..=1 } else { 6..=22 };
+const BITS: u32 = if cfg!(shardrun_loom) { 2 } else { 3 };
+/// Bits that choose a part of the root.
+const PART_BITS: u32 = if cfg!(shardrun_loom) { 1 } else { 6 };
+/// Bits that choose a cell of the smallest part, and of the largest.
+const CELL_BITS: std::ops::RangeInclusive<u32> = if cfg!(shardrun_loom) { 1..=1 } else { 6..=16 };
 
 /// Marks a pointer to a node. Below it there is the mark of an entry of several slots.
 const NODE: usize = 1 << 1;
@@ -48,8 +51,10 @@ struct Node([Cell; 1 << BITS]);
 
 /// The entries of all hashes.
 pub(crate) struct Trie<S: Hashed> {
-    root: Box<[Cell]>,
-    root_bits: u32,
+    /// Each null, or the first of as many cells as there are in a part.
+    root: [AtomicPtr<Cell>; 1 << PART_BITS],
+    /// Bits that choose a cell of a part.
+    bits: u32,
     slots: PhantomData<Arc<S>>,
 }
 
@@ -211,21 +216,59 @@ impl<S: Hashed> Trie<S> {
     /// With a root for so many slots.
     pub(crate) fn new(slots: usize) -> Self {
         const { assert!(align_of::<S>() > FROZEN, "the marks stand in the lowest bits of an address") };
-        let bits = slots.next_power_of_two().ilog2();
-        let root_bits = bits.clamp(*ROOT_BITS.start(), *ROOT_BITS.end());
-        let root = (0..1usize << root_bits).map(|_| Cell::new(ptr::null_mut())).collect();
-        Self { root, root_bits, slots: PhantomData }
+        let bits = slots.next_power_of_two().ilog2().saturating_sub(PART_BITS);
+        let root = array::from_fn(|_| AtomicPtr::new(ptr::null_mut()));
+        Self { root, bits: bits.clamp(*CELL_BITS.start(), *CELL_BITS.end()), slots: PhantomData }
     }
 
+    /// The cell of the root that a hash chooses, if its part is there.
     #[inline]
-    fn first(&self, hash: u64) -> &Cell {
-        &self.root[(hash >> (u64::BITS - self.root_bits)) as usize]
+    fn first(&self, hash: u64) -> Option<&Cell> {
+        // ordering: pairs with `make_part`. Whichever part is found is seen whole.
+        let part = self.root[(hash >> (u64::BITS - PART_BITS)) as usize].load(Ordering::Acquire);
+        let at = (hash << PART_BITS) >> (u64::BITS - self.bits);
+        // SAFETY: it holds as many cells as the bits can choose, and stays as long as the trie.
+        (!part.is_null()).then(|| unsafe { &*part.add(at as usize) })
+    }
+
+    /// The same; its part is made if it is not there.
+    fn first_or_made(&self, hash: u64) -> &Cell {
+        loop {
+            match self.first(hash) {
+                Some(cell) => return cell,
+                None => self.make_part(&self.root[(hash >> (u64::BITS - PART_BITS)) as usize]),
+            }
+        }
+    }
+
+    #[cold]
+    fn make_part(&self, place: &AtomicPtr<Cell>) {
+        let part: Box<[Cell]> = (0..1usize << self.bits).map(|_| Cell::new(ptr::null_mut())).collect();
+        let raw = Box::into_raw(part).cast::<Cell>();
+        // ordering: Release shows the cells with the part. If another thread was faster, its part is used.
+        if place.compare_exchange(ptr::null_mut(), raw, Ordering::AcqRel, Ordering::Acquire).is_err() {
+            // SAFETY: made above, and shown to nobody.
+            drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(raw, 1 << self.bits)) });
+        }
+    }
+
+    /// Every cell of the root that there is.
+    fn firsts(&self) -> impl Iterator<Item = &Cell> {
+        // ordering: as in `first`.
+        let parts = self.root.iter().map(|part| part.load(Ordering::Acquire)).filter(|part| !part.is_null());
+        // SAFETY: as in `first`.
+        parts.flat_map(|part| unsafe { std::slice::from_raw_parts(part, 1 << self.bits) })
+    }
+
+    /// Bits of a hash that choose a cell of the root.
+    fn used(&self) -> u32 {
+        PART_BITS + self.bits
     }
 
     /// The entry of a hash.
     #[inline]
     pub(crate) fn load(&self, hash: u64, pinned: &Guard) -> Option<Entry<S>> {
-        let (mut cell, mut rest) = (self.first(hash), hash << self.root_bits);
+        let (mut cell, mut rest) = (self.first(hash)?, hash << self.used());
         loop {
             // ordering: pairs with every exchange of a cell. Whatever is found is seen whole.
             let word = cell.load(Ordering::Acquire);
@@ -240,7 +283,8 @@ impl<S: Hashed> Trie<S> {
 
     /// Finds the cell of a hash, for who is to change it. `None` if a node was in the way that is to be replaced: look again.
     fn seek<'g>(&'g self, hash: u64, pinned: &'g Guard) -> Option<Found<'g>> {
-        let mut found = Found { cell: self.first(hash), word: ptr::null_mut(), used: self.root_bits, around: None };
+        let mut found =
+            Found { cell: self.first_or_made(hash), word: ptr::null_mut(), used: self.used(), around: None };
         loop {
             found.word = load_for_cas(found.cell);
             if is_frozen(found.word) {
@@ -297,7 +341,7 @@ impl<S: Hashed> Trie<S> {
     pub(crate) fn all(&self, _pinned: &Guard) -> Vec<Entry<S>> {
         let mut all = Vec::new();
         // ordering: as in `load`.
-        self.root.iter().for_each(|cell| gather(cell.load(Ordering::Acquire), &mut all));
+        self.firsts().for_each(|cell| gather(cell.load(Ordering::Acquire), &mut all));
         all
     }
 
@@ -308,7 +352,7 @@ impl<S: Hashed> Trie<S> {
             // SAFETY: under the caller's pin.
             unsafe { node(word) }.map_or(0, |node| 1 + node.words().into_iter().map(below).sum::<usize>())
         }
-        self.root.iter().map(|cell| below(cell.load(Ordering::Acquire))).sum()
+        self.firsts().map(|cell| below(cell.load(Ordering::Acquire))).sum()
     }
 }
 
@@ -324,11 +368,18 @@ fn gather<S>(word: Word, all: &mut Vec<Entry<S>>) {
 impl<S: Hashed> Drop for Trie<S> {
     fn drop(&mut self) {
         let mut all = Vec::new();
-        for cell in &self.root {
+        for cell in self.firsts() {
             let word = cell.load(Ordering::Acquire);
             gather(word, &mut all);
             // SAFETY: nobody shares the trie any more.
             unsafe { free_nodes(word) };
+        }
+        for part in &self.root {
+            let raw = part.load(Ordering::Acquire);
+            if !raw.is_null() {
+                // SAFETY: made by `make_part`, and nobody shares the trie any more.
+                drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(raw, 1 << self.bits)) });
+            }
         }
         // SAFETY: as above, and each entry stood in it once.
         all.into_iter().for_each(|entry: Entry<S>| drop(unsafe { Taken::unreachable(entry) }));

@@ -15,7 +15,7 @@ use super::revision::{Revision, StageFlight, leave};
 use super::run::{AnalysisRef, SourceRef};
 use super::slot::{Kind, Slot};
 use super::stripe::Garbage;
-use crate::flight::{Completion, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
+use crate::flight::{Completion, FirstWaiter, Handle, Interrupt, JoinRefused, Phase, Refused, StateWord, catch};
 use crate::runtime::Priority;
 use crate::sync::Arc;
 
@@ -88,7 +88,9 @@ fn own<H: Host>(slot: &Slot<H>, (word, origin): (&StateWord, &Origin), asker: &A
 type Hung<T, H> = (Waiter<T, H>, bool);
 
 /// Hangs a waiter up in `flight`.
-fn hang<T: Send + Sync + 'static, H: Host>(flight: &StageFlight<T, H>) -> Result<Hung<T, H>, Refusal<H>> {
+fn hang<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
+    flight: &StageFlight<T, H, F>,
+) -> Result<Hung<T, H>, Refusal<H>> {
     let waiter = Completion::new();
     match flight.join_anew(waiter.clone()) {
         Ok(anew) => Ok((waiter, anew)),
@@ -123,8 +125,8 @@ pub(crate) fn wish<H: Host>(
 }
 
 /// The answer of a stage that is over with a value, if it is.
-fn ready<T: Send + Sync + 'static, H: Host>(
-    flight: &StageFlight<T, H>,
+fn ready<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
+    flight: &StageFlight<T, H, F>,
     wrap: impl FnOnce(Handle<Arc<T>, StageError<H>>) -> StageHandle<H>,
 ) -> Result<Option<Attempt<H>>, Refusal<H>> {
     match flight.word().phase() {
@@ -301,7 +303,7 @@ fn to_artifact<H: Host>(
         Wish::Due if revision.analysis.word().phase() == Phase::Done => {
             let open = edges::is_open(slot, revision);
             let ticket = open.then(|| start(artifact.flight.word(), Stage::Artifact, ask.priority, more)).flatten();
-            ticket.inspect(|_| revision.artifacts.push_ready(&artifact))
+            ticket.inspect(|_| revision.ready.push(&revision.artifacts, &artifact))
         }
         Wish::Due => start(revision.analysis.word(), Stage::Analysis, ask.priority, raised),
         Wish::Counted => start_source(revision, ask.priority),

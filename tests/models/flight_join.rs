@@ -4,12 +4,41 @@
 #![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
-use crate::flight::{Completion, Flight, Interrupt, JoinRefused, Killed};
+use crate::flight::{Completion, First, Flight, Interrupt, JoinRefused, Killed, Told};
+use crate::runtime::Priority;
 use crate::sync::Arc;
 use crate::sync::thread::spawn;
 
 type Probe = Flight<u64, Interrupt>;
 type Waiter = Completion<u64, Interrupt>;
+
+/// Who had the flight made withdraws or looks while a result is published: he is told once, and told that it is over he finds the
+/// outcome.
+#[test]
+fn the_first_waiter_withdraws_or_finds_the_outcome() {
+    check(|| {
+        let flight =
+            Arc::new(Flight::<u64, Interrupt, First>::admitted(Priority::Interactive, None).with_first(First::waits()));
+        let publisher = {
+            let flight = flight.clone();
+            spawn(move || flight.seal_and_publish(Ok(7)))
+        };
+        let early = flight.first().shot().take();
+        if early.is_some() {
+            assert!(flight.outcome().is_some(), "told, so the outcome is there");
+        }
+        let withdrew = flight.first().shot().resolve(Told::Withdrawn).is_ok();
+        if withdrew {
+            flight.leave();
+        }
+        let published = publisher.join().unwrap();
+        match early.or_else(|| flight.first().shot().take()) {
+            Some(Told::Over) => assert!(published && !withdrew && flight.outcome() == Some(Ok(7))),
+            Some(Told::Withdrawn) => assert!(withdrew),
+            None => panic!("nobody has told the first waiter"),
+        }
+    });
+}
 
 /// Joins; what is told later is looked at once everybody is done.
 fn join(flight: &Probe) -> Option<Arc<Waiter>> {

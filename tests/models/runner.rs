@@ -16,6 +16,7 @@ const BOTH: &[Seeded] = &[
     ("permits.abandon_without_serving", "models::runtime_jobs::b84_who_gives_up_makes_way"),
     ("permits.deliver_at_the_end", "models::runtime_jobs::b84_a_grant_is_delivered_before_the_line_is_served_again"),
     ("permits.let_go_and_forget", "models::runtime_jobs::b84_a_grant_is_delivered_before_the_line_is_served_again"),
+    ("flight.first_told_early", "models::flight_join::the_first_waiter_withdraws_or_finds_the_outcome"),
     ("flight.seal_by_store", "models::flight_state::two_publishers_and_a_cancel"),
     ("flight.claim_ignores_gates", "models::flight_state::gates_against_admission"),
     ("flight.failure_after_drop", "models::flight_state::gates_against_admission"),

@@ -7,9 +7,9 @@ use crate::sync::{Arc, thread};
 
 /// Hashes that meet in the root; the second and the third part in the node there, the last stays with the first for one node more.
 const FIRST: u64 = 0;
-const SECOND: u64 = 0b001 << 61;
-const THIRD: u64 = 0b010 << 61;
-const LAST: u64 = 0b01 << 59;
+const SECOND: u64 = 0b01 << 60;
+const THIRD: u64 = 0b10 << 60;
+const LAST: u64 = 0b01 << 58;
 
 struct Item(u64);
 
@@ -80,6 +80,20 @@ fn two_that_add_in_one_cell_both_stand_there() {
         });
         adders.into_iter().for_each(|adder| adder.join().unwrap());
         assert!([FIRST, SECOND, LAST].iter().all(|&hash| has(&trie, hash)));
+    });
+}
+
+/// Two that add to an empty trie make its root together.
+#[test]
+fn two_that_add_to_an_empty_trie_both_stand_there() {
+    check(|| {
+        let trie = with(&[]);
+        let adders = [FIRST, SECOND].map(|hash| {
+            let trie = trie.clone();
+            thread::spawn(move || put(&trie, hash))
+        });
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        assert!([FIRST, SECOND].iter().all(|&hash| has(&trie, hash)));
     });
 }
 
