@@ -196,7 +196,7 @@ impl<H: Host> Revision<H> {
             && let Some(slot) = self.slot.upgrade()
             && let Some(node) = slot.node.get()
         {
-            node.end(self.tag());
+            node.end();
         }
     }
 

@@ -242,6 +242,33 @@ fn an_owner_that_goes_while_its_blocker_moves_on_leaves_no_demand() {
     });
 }
 
+/// Who registers beside the removal of the owner asks for nothing on behalf of what has gone.
+#[test]
+fn a_registration_beside_the_removal_of_its_owner_asks_for_nothing() {
+    for has_source in [false, true] {
+        check(move || {
+            let (runtime, stages) = world(0);
+            match has_source {
+                true => stages.submit_request(Request::source(2)).detach(),
+                false => _ = stages.set_text(2, 1),
+            }
+            runtime.drive_all();
+            let registers = spawn((&runtime, &stages), |stages, _| {
+                stages.register_resolved_deps(&2, Dependencies::none().with_blockers([1]));
+            });
+            stages.remove(&2);
+            registers.join().unwrap();
+            // If it came after the removal it has begun a new life of its own.
+            let lives = stages.has_file(&2);
+            runtime.drive_all();
+            if !lives {
+                assert_eq!(stages.host().begun(1, 0), 0, "the blocker ran for nobody");
+                nothing_waits(&stages);
+            }
+        });
+    }
+}
+
 /// What is registered while Source is computed, or while the file moves on, is taken in by a generation that has Source.
 #[test]
 fn what_is_registered_beside_source_or_an_edit_is_taken_in() {

@@ -145,7 +145,7 @@ pub(crate) fn put<H: Host>(
                 forward.extend(found.forward.iter().cloned());
                 DependencySet::new(slot, tag, &in_order(forward), &found.blockers)
             }
-            None if found.forward.is_empty() => return (None, out),
+            None if found.forward.is_empty() || node.current.is_closed() => return (None, out),
             _ => DependencySet::new(slot, tag, &found.forward, &found.blockers),
         };
         set.name_owner();

@@ -8,7 +8,7 @@ use super::place::Place;
 use super::set::{DependencySet, Tag};
 use crate::flight::{Link, Linked, SealableList};
 use crate::sync::atomic::{AtomicBool, Ordering};
-use crate::sync::{Arc, Weak};
+use crate::sync::{Arc, Weak, mutant};
 
 /// A file that takes part: made when it first depends on another, or another on it.
 pub(crate) struct Node<H: Host> {
@@ -65,12 +65,16 @@ impl<H: Host> Node<H> {
         }
     }
 
-    /// The owner's life is over: what it waited for is withdrawn, what it was to wait for forgotten. Outside every section and pin.
-    pub(crate) fn end(&self, tag: Tag) {
+    /// The owner's life is over: what it waited for is withdrawn, what it was to wait for forgotten, and whoever has still to put a
+    /// set in its place is refused: so nothing is asked for on behalf of who has gone. Outside every section and pin.
+    pub(crate) fn end(&self) {
         for place in [&self.current, &self.deferred] {
-            if let Some(set) = place.get().filter(|set| set.tag <= tag)
-                && place.exchange(Some(&set), None)
-            {
+            let out = if mutant("edges.end_leaves_open") {
+                place.get().filter(|set| place.exchange(Some(set), None))
+            } else {
+                place.close()
+            };
+            if let Some(set) = out {
                 set.close(None);
             }
         }

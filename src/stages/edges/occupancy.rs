@@ -51,7 +51,7 @@ impl<H: Host> Stages<H> {
                 let waiting = set.waiting().map(|edge| demanded.insert(edge.producer.as_ptr()));
                 sum.edges += waiting.count();
             }
-            sum.deferred += usize::from(!node.deferred.is_empty());
+            sum.deferred += usize::from(node.deferred.get().is_some());
             sum.entries +=
                 visible(&slot).and_then(|revision| Some(revision.consumers.get()?.edges.dead())).unwrap_or(0);
         }

@@ -28,12 +28,24 @@ impl<T: Send + Sync + 'static> Place<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
+    /// Whether this value stands here, which the caller keeps alive.
+    pub(crate) fn holds(&self, value: &T) -> bool {
+        // ordering: as in `look`.
+        ptr::eq(self.0.load(Ordering::Acquire), value)
+    }
+
+    /// Whether it takes nothing in any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        // ordering: once it stands here it stays; who reads an older value is told by the exchange.
+        self.0.load(Ordering::Relaxed) == closed()
+    }
+
     /// Whether nothing has been put here yet, or it has been taken out: not so once it is closed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.load(Ordering::Acquire).is_null()
     }
 
-    /// Looks at the value, if there is one, under a pin: `f` is short and no host code, and drops nothing.
+    /// Looks at the value, if there is one, under a pin: `f` is no host code, and drops nothing of the host's.
     pub(crate) fn look<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         let pinned = epoch::pin();
         // ordering: pairs with `exchange`. If that came first the value is seen whole; else the one before it.

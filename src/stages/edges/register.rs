@@ -66,11 +66,13 @@ fn register<H: Host>(core: &Core<H>, owner: &H::File, named: Dependencies<H::Fil
     Some(if settle_deferred(&slot, node) { Registered::Now } else { Registered::Deferred })
 }
 
-/// Keeps `set` until its owner has Source; an older one goes over to it. False if a newer generation's is there.
+/// Keeps `set` until its owner has Source; an older one goes over to it. False if a newer generation's is there, or the owner's life is
+/// over.
 fn defer<H: Host>(node: &Node<H>, set: &Arc<DependencySet<H>>) -> bool {
     loop {
         let before = node.deferred.get();
-        if before.as_ref().is_some_and(|before| before.tag > set.tag) {
+        let is_newer = |before: &Arc<DependencySet<H>>| before.tag > set.tag;
+        if before.as_ref().map_or_else(|| node.deferred.is_closed(), is_newer) {
             return false;
         }
         if node.deferred.exchange(before.as_ref(), Some(set.clone())) {
@@ -83,7 +85,7 @@ fn defer<H: Host>(node: &Node<H>, set: &Arc<DependencySet<H>>) -> bool {
 }
 
 /// Registers for the generation of `revision`, which has Source; `deferred` has asked for the same already. False if a newer one
-/// has a set of its own.
+/// has a set of its own, or the owner's life is over.
 fn register_now<H: Host>(
     slot: &Arc<Slot<H>>,
     revision: &Revision<H>,
