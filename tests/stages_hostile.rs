@@ -272,3 +272,52 @@ fn destructors_of_names_that_panic_in_a_submission_leave_nothing_behind() {
         }
     }
 }
+
+/// A host whose own destructor panics.
+struct Falling;
+
+impl Drop for Falling {
+    fn drop(&mut self) {
+        panic!("asked for: a host's destructor");
+    }
+}
+
+impl Host for Falling {
+    type File = u32;
+    type Text = ();
+    type Source = ();
+    type Analysis = ();
+    type Artifact = ();
+    type Profile = u32;
+    type Error = std::io::Error;
+
+    fn load(&self, _: &u32) -> Result<Option<()>, std::io::Error> {
+        Ok(Some(()))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, _: &u32, (): &(), (): &()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn b53_a_hosts_own_destructor_may_panic_whoever_lets_the_scheduler_go() {
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    for with_root in [false, true] {
+        let stages = Stages::new(&runtime, Falling);
+        stages.submit_request(Request::artifact(1, 1)).wait().unwrap();
+        let root = with_root.then(|| stages.capture_source_root());
+        let caught = shardrun::contained_panics();
+        drop(stages);
+        drop(root);
+        assert!(shardrun::contained_panics() > caught, "the host was dropped, and its panic went no further");
+    }
+}

@@ -14,6 +14,7 @@ use super::stamp::Clock;
 use super::ticket;
 use super::world::WorldNumber;
 use crate::admission::Budget;
+use crate::flight::Contained;
 use crate::runtime::{Place, Pool, Spawner};
 use crate::sync::stat::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Weak};
@@ -22,7 +23,7 @@ use crate::sync::{Arc, Weak};
 pub(crate) struct Shared<H: Host> {
     /// The scheduler's number, which no other scheduler of this process has.
     pub(crate) id: u64,
-    pub(crate) host: H,
+    pub(crate) host: Contained<H>,
     pub(crate) source_pool: Pool,
     pub(crate) spawner: Spawner,
     pub(crate) clock: Clock,
@@ -66,7 +67,7 @@ impl<H: Host> Shared<H> {
         let capacity = Capacity::new(limits, &spawner);
         Self {
             id: IDS.fetch_add(1, Ordering::Relaxed),
-            host,
+            host: Contained::new(host),
             source_pool,
             spawner,
             clock: Clock::new(first_epoch),
@@ -84,6 +85,11 @@ impl<H: Host> Shared<H> {
     /// The scheduler, while somebody holds it.
     pub(crate) fn scheduler(&self) -> Option<Stages<H>> {
         self.ends.upgrade().map(Stages::of)
+    }
+
+    /// Whether anybody holds the scheduler still.
+    pub(crate) fn has_scheduler(&self) -> bool {
+        self.ends.strong_count() > 0
     }
 
     /// The generation after `generation`, if there is one: it never wraps.
