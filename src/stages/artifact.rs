@@ -205,6 +205,23 @@ impl<H: Host> ReadyArtifacts<H> {
         Self { newest: AtomicPtr::new(ptr::null_mut()) }
     }
 
+    /// Calls `is_ready` with every execution of `all` that is current, and says of each of which it answers yes that it is ready to
+    /// run: short and no host code, under the caller's pin.
+    pub(crate) fn push_each(
+        &self,
+        all: &Artifacts<H>,
+        _pinned: &Guard,
+        mut is_ready: impl FnMut(&ArtifactFlight<H>) -> bool,
+    ) {
+        for cell in all.cells() {
+            // SAFETY: as in `Cell::current`; the pin lasts longer than the reference.
+            // ordering: as there.
+            if is_ready(unsafe { &*cell.current.load(Ordering::Acquire) }) {
+                self.push_cell(cell);
+            }
+        }
+    }
+
     /// Says that the current execution of the profile of `artifact`, one of `all`, is ready to run.
     pub(crate) fn push(&self, all: &Artifacts<H>, artifact: &ArtifactFlight<H>) {
         let Some(cell) = all.cells().find(|cell| Arc::ptr_eq(&cell.profile, &artifact.profile)) else { return };
@@ -229,14 +246,14 @@ impl<H: Host> ReadyArtifacts<H> {
         }
     }
 
-    /// Takes everything of `_all` that is ready, oldest first, and puts back all but what `pick` says yes to first. Returns that, and the
-    /// priorities of what was put back: each needs a ticket of its own, since whoever popped the one that was out may have looked
-    /// while the cells were in our hands.
+    /// Takes everything of `_all` that is ready, oldest first, claims the first that `pick` says yes to, and puts back what it keeps.
+    /// Returns that, the others that are as ready, and the priorities of what was put back: each needs a ticket of its own, since
+    /// whoever popped the one that was out may have looked while the cells were in our hands.
     pub(crate) fn take(
         &self,
         _all: &Artifacts<H>,
-        mut pick: impl FnMut(&Arc<ArtifactFlight<H>>) -> Ready,
-    ) -> (Option<Arc<ArtifactFlight<H>>>, SmallVec<[Priority; 4]>) {
+        mut pick: impl FnMut(&Arc<ArtifactFlight<H>>, bool) -> Ready,
+    ) -> Taken<H> {
         // ordering: Acquire; pairs with the Release of the push.
         let mut at = self.newest.swap(ptr::null_mut(), Ordering::AcqRel);
         let mut cells = SmallVec::<[&Cell<H>; 8]>::new();
@@ -245,31 +262,42 @@ impl<H: Host> ReadyArtifacts<H> {
             at = cell.ready_older.load(Ordering::Relaxed);
             cells.push(cell);
         }
-        let (mut taken, mut left) = (None, SmallVec::new());
+        let mut taken = Taken { first: None, rest: Vec::new(), left: SmallVec::new() };
         for cell in cells.into_iter().rev() {
             // ordering: see `push_cell`.
             cell.queued.swap(false, Ordering::AcqRel);
             let current = cell.current();
-            match if taken.is_some() { Ready::Keep } else { pick(&current) } {
-                Ready::Run => taken = Some(current),
+            match pick(&current, taken.first.is_none()) {
+                Ready::Run if taken.first.is_none() => taken.first = Some(current),
+                Ready::Run => taken.rest.push(current),
                 Ready::Keep => {
                     self.push_cell(cell);
                     let priority = current.flight.word().priority();
-                    if !left.contains(&priority) {
-                        left.push(priority);
+                    if !taken.left.contains(&priority) {
+                        taken.left.push(priority);
                     }
                 }
                 Ready::Drop => {}
             }
         }
-        (taken, left)
+        taken
     }
+}
+
+/// What was taken off the list of what is ready.
+pub(crate) struct Taken<H: Host> {
+    /// Claimed: the caller runs it.
+    pub(crate) first: Option<Arc<ArtifactFlight<H>>>,
+    /// Not claimed, and in nobody's list any more: the caller queues them.
+    pub(crate) rest: Vec<Arc<ArtifactFlight<H>>>,
+    /// The priorities of what was put back.
+    pub(crate) left: SmallVec<[Priority; 4]>,
 }
 
 /// What becomes of a ready cell that a ticket has found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ready {
-    /// The caller has claimed it.
+    /// The ticket is for it.
     Run,
     /// A later ticket sees to it.
     Keep,

@@ -13,6 +13,7 @@ use crate::flight::Killed;
 use crate::runtime::Job;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicUsize, Ordering};
+use smallvec::SmallVec;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +21,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Members that one popping of a batch's ticket runs, taken one by one: what is not begun yet is free for others.
-const CHUNK: usize = 4;
+pub(crate) const CHUNK: usize = 4;
 
 /// The members of a batch that ask for one stage at one priority.
 struct Members<H: Host> {
@@ -33,9 +34,43 @@ struct Members<H: Host> {
 /// The ticket of a batch. At most one is out.
 struct BatchTicket<H: Host>(Option<Arc<Members<H>>>);
 
-/// Queues one ticket for all of `slots`.
-pub(crate) fn push<H: Host>(shared: &Shared<H>, slots: Vec<Arc<Slot<H>>>, kind: Kind) {
-    queue(shared, Arc::new(Members { slots, kind, next: AtomicUsize::new(0) }));
+/// Slots of one scheduler that call for tickets together: they get one for each stage and priority.
+pub(crate) struct Posts<H: Host> {
+    groups: SmallVec<[(Kind, Vec<Arc<Slot<H>>>); 1]>,
+    room: usize,
+}
+
+impl<H: Host> Posts<H> {
+    /// Of so many slots, as far as that is known.
+    pub(crate) fn of(room: usize) -> Self {
+        Self { groups: SmallVec::new(), room }
+    }
+
+    /// A slot calls for a ticket. What it stands for has been made visible before.
+    pub(crate) fn add(&mut self, slot: Arc<Slot<H>>, kind: Kind) {
+        match self.groups.iter_mut().find(|(group, _)| *group == kind) {
+            Some((_, slots)) => slots.push(slot),
+            None => {
+                let mut slots = Vec::with_capacity(self.room);
+                slots.push(slot);
+                self.groups.push((kind, slots));
+            }
+        }
+    }
+
+    /// Queues the tickets. Outside every section and pin.
+    pub(crate) fn queue(self) {
+        for (kind, slots) in self.groups {
+            match &slots[..] {
+                [slot] => slot.post(kind),
+                [first, ..] => {
+                    let stripe = first.stripe.clone();
+                    queue(&stripe.shared, Arc::new(Members { slots, kind, next: AtomicUsize::new(0) }));
+                }
+                [] => {}
+            }
+        }
+    }
 }
 
 fn queue<H: Host>(shared: &Shared<H>, members: Arc<Members<H>>) {

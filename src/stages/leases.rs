@@ -114,9 +114,11 @@ impl<E: Held> Leases<E> {
     /// Gives a view back. What is pushed into `unseen` is kept for nobody any more.
     pub(crate) fn release(&self, Seat(at): Seat, unseen: &mut Vec<E>) {
         let lease = self.lease(at);
-        // ordering: AcqRel with the look of `hold`: see above.
+        // ordering: AcqRel with the look of `hold`: see above. So a look tells whether anything hangs there.
         lease.word.swap(FREE, Ordering::AcqRel);
-        self.judge(lease.take(), unseen);
+        if !lease.held.load(Ordering::Relaxed).is_null() {
+            self.judge(lease.take(), unseen);
+        }
         self.live.fetch_sub(1, Ordering::AcqRel);
     }
 

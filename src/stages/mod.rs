@@ -26,6 +26,7 @@ mod origin;
 mod publish;
 mod quiesce;
 mod read;
+mod ready;
 mod refs;
 mod request;
 mod retain;

@@ -11,6 +11,7 @@ use super::edges::{self, Dispatch};
 use super::error::{FailureCause, StageError, StageFailure};
 use super::host::{Host, Stage, StageCx};
 use super::origin::Origin;
+use super::ready;
 use super::revision::{Revision, StageFlight, kill};
 use super::slot::{Kind, Slot};
 use super::versions::may_seal;
@@ -21,6 +22,7 @@ use crate::flight::{
 use crate::observe::Event;
 use crate::runtime::{LEVELS, Priority};
 use crate::sync::Arc;
+use crate::sync::epoch::{self, Guard};
 use smallvec::SmallVec;
 
 /// What the thread does after a stage, which says how the next one is queued.
@@ -126,7 +128,8 @@ fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Af
         return;
     }
     known_or_done();
-    let mut kinds = if edges::is_open(slot, revision) { admit_artifacts(revision) } else { Kinds::new() };
+    let mut kinds =
+        if edges::is_open(slot, revision) { admit_artifacts(revision, &epoch::pin()) } else { Kinds::new() };
     let next = kinds.pop();
     kinds.into_iter().for_each(|kind| slot.post(kind));
     edges::tell_consumers(slot, revision);
@@ -135,40 +138,44 @@ fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Af
 }
 
 /// Tickets that several Artifacts call for: one a priority.
-type Kinds = SmallVec<[Kind; LEVELS]>;
+pub(crate) type Kinds = SmallVec<[Kind; LEVELS]>;
 
 /// Has every Artifact of `revision` admitted, whose Analysis is done and whose gate is open. The tickets that they need.
-pub(crate) fn admit_artifacts<H: Host>(revision: &Revision<H>) -> Kinds {
+pub(crate) fn admit_artifacts<H: Host>(revision: &Revision<H>, pinned: &Guard) -> Kinds {
     let mut kinds = Kinds::new();
-    revision.artifacts.each_pinned(|artifact| {
-        if let Some(kind) = admit_artifact(revision, artifact, Priority::Maintenance)
+    revision.ready.push_each(&revision.artifacts, pinned, |artifact| {
+        let kind = admit(artifact.flight.word(), Stage::Artifact, Priority::Maintenance);
+        if let Some(kind) = kind
             && !kinds.contains(&kind)
         {
             kinds.push(kind);
         }
+        kind.is_some()
     });
     kinds
 }
 
 /// Runs one Artifact that is ready, if a ticket of `kind` finds one.
 pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, kind: Kind, after: After) {
-    let (taken, left) = revision.ready.take(&revision.artifacts, |artifact| {
+    // Where a permit is needed the others wait for theirs, one by one.
+    let alone = !slot.shared().capacity.is_free(slot.shared().place(kind).pool);
+    let taken = revision.ready.take(&revision.artifacts, |artifact, is_first| {
         let word = artifact.flight.word();
-        if word.phase() != Phase::Waiting {
-            Ready::Drop
-        } else if word.priority() > kind.priority {
-            Ready::Keep
-        } else if word.claim_wanted().is_ok() {
-            Ready::Run
-        } else {
-            Ready::Drop
+        match word.phase() == Phase::Waiting {
+            false => Ready::Drop,
+            true if word.priority() > kind.priority || (alone && !is_first) => Ready::Keep,
+            true if is_first && word.claim_wanted().is_err() => Ready::Drop,
+            true => Ready::Run,
         }
     });
-    for priority in left {
+    for priority in taken.left {
         slot.post(Kind::of(Stage::Artifact, priority));
     }
-    if let Some(taken) = taken {
-        artifact(slot, revision, &taken, after);
+    if !taken.rest.is_empty() {
+        ready::push(slot, taken.rest, kind);
+    }
+    if let Some(first) = taken.first {
+        artifact(slot, revision, &first, after);
     }
 }
 

@@ -2,7 +2,7 @@
 //! members. It does not know what is published, nor how many members a transition has.
 #![forbid(unsafe_code)]
 
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicU64, Ordering, fence, fence_behind_exchange};
 use crate::sync::mutant;
 
 /// The transition's members are linked but not visible.
@@ -49,7 +49,7 @@ impl Clock {
 fn capture_before_look() {
     // ordering: pairs with `helper_before_clock`. If the helper's fence came first, the capture's later look sees COMMITTING;
     // else the helper sees the moved clock and stamps the transition later than the capture.
-    fence(Ordering::SeqCst);
+    fence_behind_exchange();
 }
 
 /// The helper's half of the hand-shake with `Clock::capture`.

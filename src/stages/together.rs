@@ -2,7 +2,7 @@
 //! It does not know how one request is answered.
 #![forbid(unsafe_code)]
 
-use super::batch::{self, BatchHandle};
+use super::batch::{BatchHandle, Posts};
 use super::early::{Early, Start};
 use super::edit::{Change, Edit, How, edit, move_on};
 use super::error::{StageError, panicked};
@@ -11,18 +11,13 @@ use super::needed::Needed;
 use super::request::{AnyTarget, Ask, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
-use super::slot::{Kind, Slot};
 use super::submit::{Sought, Stop, Submission, needed};
 use crate::flight::{Contained, catch};
 use crate::sync::{Arc, epoch};
-use smallvec::SmallVec;
 use std::collections::HashMap;
 
 /// Files that are looked for under one pin.
 const PINNED: usize = 16;
-
-/// Members of a batch that share a ticket.
-type Slots<H> = Vec<Arc<Slot<H>>>;
 
 /// A member's file, once it has been looked for.
 type Found<H> = Result<Needed<H>, StageError<H>>;
@@ -153,7 +148,13 @@ impl<H: Host> Core<H> {
         let handles = answers.collect();
         let spare = units + wanted.iter().filter(|wanted| wanted.ask.charged).count() as u32;
         drop(edits);
-        self.queue(slots.into_iter().zip(tickets).filter_map(|(slot, ticket)| Some((slot.ok()?.into_slot(), ticket?))));
+        let mut posts = Posts::of(slots.len());
+        for (slot, ticket) in slots.into_iter().zip(tickets) {
+            if let (Ok(slot), Some(kind)) = (slot, ticket) {
+                posts.add(slot.into_slot(), kind);
+            }
+        }
+        posts.queue();
         if let Some(budget) = self.shared.budget.as_ref().filter(|_| spare > 0) {
             budget.release(spare);
         }
@@ -228,27 +229,5 @@ impl<H: Host> Core<H> {
             Stop::Declined(_) => unreachable!("a batch waits for the budget before it begins"),
         });
         ask.watched(handle, &self.shared.spawner)
-    }
-
-    /// Queues the tickets of a batch: one for each stage and priority.
-    fn queue(&self, posts: impl Iterator<Item = (Arc<Slot<H>>, Kind)>) {
-        let mut groups = SmallVec::<[(Kind, Slots<H>); 4]>::new();
-        let mut posts = posts;
-        while let Some((slot, kind)) = posts.next() {
-            match groups.iter_mut().find(|(group, _)| *group == kind) {
-                Some((_, slots)) => slots.push(slot),
-                None => {
-                    let mut slots = Vec::with_capacity(posts.size_hint().1.unwrap_or_default() + 1);
-                    slots.push(slot);
-                    groups.push((kind, slots));
-                }
-            }
-        }
-        for (kind, slots) in groups {
-            match &slots[..] {
-                [slot] => slot.post(kind),
-                _ => batch::push(&self.shared, slots, kind),
-            }
-        }
     }
 }

@@ -3,18 +3,20 @@
 #![forbid(unsafe_code)]
 
 use super::super::artifact::{ArtifactFlight, known_or_done};
+use super::super::batch::Posts;
 use super::super::error::StageError;
 use super::super::host::Host;
 use super::super::revision::Revision;
-use super::super::run::{self, AnalysisRef};
+use super::super::run::{self, AnalysisRef, Kinds};
 use super::super::slot::Slot;
 use super::edge::Edge;
 use super::seek::{Verdict, is_wanting, seek, urge, verdict};
 use super::set::{Blocker, DependencySet};
-use crate::flight::{FlightRef, Interrupt, catch};
+use crate::flight::{FlightRef, Interrupt, Phase, catch};
 use crate::runtime::Priority;
 use crate::sync::Arc;
 use crate::sync::epoch;
+use smallvec::SmallVec;
 
 /// The visible revision of a file.
 pub(crate) fn visible<H: Host>(slot: &Slot<H>) -> Option<Arc<Revision<H>>> {
@@ -47,6 +49,12 @@ pub(crate) fn ask<H: Host>(slot: &Slot<H>, revision: &Revision<H>, priority: Pri
 }
 
 impl<H: Host> DependencySet<H> {
+    /// As [`is_open`], for who has this set in hand: most often it is the one that counts.
+    fn is_open_in(&self, owner: &Slot<H>, revision: &Revision<H>) -> bool {
+        let counts = owner.node.get().is_some_and(|node| node.current.holds(self));
+        if counts { self.gate.is_open() } else { is_open(owner, revision) }
+    }
+
     /// Asks for every blocker that is not there, if that has not been done; or `anew`.
     pub(crate) fn start(self: &Arc<Self>, anew: bool) {
         let first = self.gate.start();
@@ -107,15 +115,37 @@ pub(crate) fn withdrawn<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
     }
 }
 
-/// The gate of `set` has opened: admits the Artifacts behind it whose Analysis is done.
-pub(crate) fn opened<H: Host>(set: &DependencySet<H>) {
-    // The gate is open; now look at the others, as everybody does who makes one of the conditions true.
-    known_or_done();
-    let Some(owner) = set.owner.upgrade() else { return };
-    let Some(revision) = visible(&owner).filter(|revision| revision.tag() == set.tag) else { return };
-    if revision.analysis.word().phase() == crate::flight::Phase::Done && is_open(&owner, &revision) {
-        run::admit_artifacts(&revision).into_iter().for_each(|kind| owner.post(kind));
+/// Sets whose gates have opened together.
+pub(crate) type Opened<H> = SmallVec<[Arc<DependencySet<H>>; 4]>;
+
+/// The gates of `sets` have opened: admits the Artifacts behind them whose Analysis is done. Outside every section and pin.
+pub(crate) fn opened<'a, H: Host>(sets: impl ExactSizeIterator<Item = &'a DependencySet<H>>) {
+    if sets.len() == 0 {
+        return;
     }
+    // The gates are open; now look at the others, as everybody does who makes one of the conditions true.
+    known_or_done();
+    let (mut posts, mut idle) = (Posts::of(sets.len()), Vec::new());
+    let pinned = epoch::pin();
+    for set in sets {
+        let Some(owner) = set.owner.upgrade() else { continue };
+        let is_ready = |revision: &Revision<H>| {
+            let is_done = revision.analysis.word().phase() == Phase::Done;
+            revision.tag() == set.tag && is_done && set.is_open_in(&owner, revision)
+        };
+        let ready = owner.visible(&pinned).filter(|revision| is_ready(revision));
+        let mut kinds = ready.map_or_else(Kinds::new, |revision| run::admit_artifacts(&revision, &pinned));
+        match kinds.pop() {
+            Some(last) => {
+                kinds.into_iter().for_each(|kind| posts.add(owner.clone(), kind));
+                posts.add(owner, last);
+            }
+            // The last count of a slot runs the host's destructors: not under the pin.
+            None => idle.push(owner),
+        }
+    }
+    drop(pinned);
+    posts.queue();
 }
 
 /// What the claimer of an Artifact does.

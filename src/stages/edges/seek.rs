@@ -10,12 +10,14 @@ use super::super::revision::{Revision, leave};
 use super::super::slot::{Kind, Slot};
 use super::super::submit::{try_again, visible_or_first};
 use super::super::wish::{Refusal, own_analysis, own_source, start, start_source};
+use super::dispatch::{Opened, opened};
 use super::edge::{Consumers, Edge};
 use super::set::DependencySet;
 use crate::flight::{Phase, nudge};
 use crate::runtime::Priority;
 use crate::stages::demand::Wish;
 use crate::sync::{Arc, hint, mutant};
+use smallvec::SmallVec;
 
 /// What a revision says to who waits for its Analysis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +69,8 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
         match verdict(&revision) {
             Verdict::Done => return set.answered(),
             Verdict::Failed => return set.answered_failed(),
-            Verdict::Gone => return gone(&slot, &set),
+            Verdict::Gone if goes_on_without(&slot) => return set.answered(),
+            Verdict::Gone => return,
             Verdict::Superseded => {
                 hint::spin_loop();
                 continue;
@@ -114,11 +117,9 @@ pub(crate) fn ask_again<H: Host>(set: Arc<DependencySet<H>>, edge: &Arc<Edge<H>>
     }
 }
 
-/// The producer's life is over. Its owners go on without it, unless they end too: by a reset, or with the whole scheduler.
-fn gone<H: Host>(slot: &Slot<H>, set: &DependencySet<H>) {
-    if !slot.is_over() && slot.shared().scheduler().is_some() {
-        set.answered();
-    }
+/// Whether owners of a producer whose life is over go on without it: not if they end too, by a reset, or with the whole scheduler.
+fn goes_on_without<H: Host>(slot: &Slot<H>) -> bool {
+    !slot.is_over() && slot.shared().has_scheduler()
 }
 
 /// How an owner asks.
@@ -218,35 +219,54 @@ pub(crate) fn urge<H: Host>(set: &DependencySet<H>) {
 ///
 /// The caller has ended it, or has retired the demand: then every edge that counts as demand hangs already. Or it has just hung
 /// an edge and passed [`known_or_done`]: then it is told by this call, or by the one that ended the Analysis.
+#[inline]
 pub(crate) fn tell_consumers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
-    if let Some(consumers) = revision.consumers.get() {
-        tell(slot, revision, &consumers);
+    if !revision.consumers.is_empty() && revision.analysis.word().phase().is_terminal() {
+        answer_consumers(slot, revision);
     }
 }
 
-#[cold]
-fn tell<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, consumers: &Consumers<H>) {
-    if !revision.analysis.word().phase().is_terminal() {
-        return;
-    }
-    let mut moved = false;
-    consumers.edges.seal().deliver(|edge| {
-        let Some(taken) = edge.target.take() else { return };
-        match verdict(revision) {
-            // An Analysis of a generation that has been left is no answer.
-            Verdict::Done if slot.versions.is_current(revision, slot.clock()) => taken.target.answered(),
-            Verdict::Failed => taken.target.answered_failed(),
-            Verdict::Superseded if mutant("edges.supersede_answers") => taken.target.answered(),
-            Verdict::Gone => gone(slot, &taken.target),
-            _ => {
-                moved = true;
-                ask_again(taken.target, edge);
-            }
-        }
-    });
+/// What those who wait are told.
+struct Answers<H: Host> {
+    /// Sets whose gates have opened with their answer.
+    opened: Opened<H>,
+    /// Sets that ask again, each with the edge that has asked last.
+    again: SmallVec<[(Arc<DependencySet<H>>, Arc<Edge<H>>); 1]>,
+}
+
+/// All are answered before anything is done about it: so the one fence stands between all answers and all looks, and what is
+/// ready goes into the queue together.
+#[inline(never)]
+fn answer_consumers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
+    let mut answers = Answers { opened: Opened::new(), again: SmallVec::new() };
+    revision.consumers.look(|consumers| answers.give(slot, revision, consumers));
+    opened(answers.opened.iter().map(|set| &**set));
+    let moved = !answers.again.is_empty();
+    answers.again.into_iter().for_each(|(set, edge)| ask_again(set, &edge));
     if moved {
         // Who waits for an owner inside a job helps with what stands before it: that is another flight now.
         nudge();
+    }
+}
+
+impl<H: Host> Answers<H> {
+    /// Under a pin, so no host code: edges and sets hold nothing of the host's.
+    fn give(&mut self, slot: &Slot<H>, revision: &Revision<H>, consumers: &Consumers<H>) {
+        consumers.edges.seal().deliver(|edge| {
+            let Some(taken) = edge.target.take() else { return };
+            let set = taken.target;
+            let opens = match verdict(revision) {
+                // An Analysis of a generation that has been left is no answer.
+                Verdict::Done if slot.versions.is_current(revision, slot.clock()) => set.gate.release(),
+                Verdict::Failed => set.gate.release_failed(),
+                Verdict::Superseded if mutant("edges.supersede_answers") => set.gate.release(),
+                Verdict::Gone => goes_on_without(slot) && set.gate.release(),
+                _ => return self.again.push((set, edge.clone())),
+            };
+            if opens {
+                self.opened.push(set);
+            }
+        });
     }
 }
 

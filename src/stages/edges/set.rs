@@ -5,6 +5,7 @@
 use super::super::host::Host;
 use super::super::revision::Revision;
 use super::super::slot::Slot;
+use super::dispatch::opened;
 use super::edge::Edge;
 use super::gate::Gate;
 use super::node::Dependent;
@@ -150,14 +151,14 @@ impl<H: Host> DependencySet<H> {
     /// A blocker has been answered.
     pub(crate) fn answered(&self) {
         if self.gate.release() {
-            super::dispatch::opened(self);
+            opened([self].into_iter());
         }
     }
 
     /// A blocker has failed.
     pub(crate) fn answered_failed(&self) {
         if self.gate.release_failed() {
-            super::dispatch::opened(self);
+            opened([self].into_iter());
         }
     }
 

@@ -1,0 +1,127 @@
+//! Hundreds of Artifacts of one file that are ready at once: each is made once, in the order of the requests, more urgent ones
+//! sooner, and whatever ends them meanwhile answers all.
+
+#[path = "support/stages_host.rs"]
+mod host;
+
+use host::{Act, Files, Gate, driven, threads};
+use shardrun::{Pool, Priority, Request, Stage, StageError, StageHandleOf, Stages, ToArtifact};
+use std::time::Duration;
+
+const WATCHDOG: Duration = Duration::from_secs(20);
+const PROFILES: u32 = 800;
+
+fn a() -> String {
+    "a".into()
+}
+
+fn ask(stages: &Stages<Files>) -> Vec<StageHandleOf<Files, ToArtifact<u32>>> {
+    (0..PROFILES).map(|profile| stages.submit_request(Request::artifact(a(), profile))).collect()
+}
+
+/// The profiles that were made, in order, by what the Artifacts say.
+fn made(handles: Vec<StageHandleOf<Files, ToArtifact<u32>>>) -> usize {
+    let expected = |(profile, handle): (usize, StageHandleOf<Files, ToArtifact<u32>>)| {
+        assert_eq!(*handle.wait().unwrap(), format!("{profile}:analysis(text)"));
+    };
+    handles.into_iter().enumerate().map(expected).count()
+}
+
+#[test]
+fn each_profile_is_made_once_whether_analysis_was_there_or_came_later() {
+    let host = Files::with([("a", "text")]);
+    for workers in [0, 1, 2] {
+        let runtime = if workers == 0 { host::inline() } else { threads(workers) };
+        for analysed in [false, true] {
+            for limited in [false, true] {
+                host.forget();
+                let builder = Stages::builder(&runtime, host.clone());
+                let stages = if limited { builder.limit(Pool::Workers, 1).unwrap().build() } else { builder.build() };
+                if analysed {
+                    stages.submit_request(Request::analysis(a())).wait().unwrap();
+                }
+                assert_eq!(made(ask(&stages)), PROFILES as usize);
+                assert_eq!(host.ran(Stage::Artifact, "a"), PROFILES as usize);
+                assert_eq!(host.ran(Stage::Analysis, "a"), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn profiles_are_made_in_the_order_of_the_requests_and_strangers_come_in_between() {
+    let host = Files::with([("a", "text"), ("b", "text")]);
+    let (runtime, stages) = driven(&host);
+    stages.submit_request(Request::analysis(a())).wait().unwrap();
+    let mut handles = ask(&stages);
+    let stranger = stages.submit_request(Request::source("b".into()));
+    assert!(stranger.wait().is_ok());
+    assert!(host.ran(Stage::Artifact, "a") < 20, "a stranger waits for a few at most");
+    let mut before = 0;
+    while runtime.drive_one() {
+        let done = handles.iter().take_while(|handle| handle.is_resolved()).count();
+        assert!(done >= before && handles[done..].iter().all(|handle| !handle.is_resolved()), "out of order at {done}");
+        before = done;
+    }
+    assert!(handles.iter_mut().all(|handle| handle.try_get().unwrap().is_ok()));
+}
+
+#[test]
+fn a_profile_that_becomes_more_urgent_overtakes_those_that_are_queued_together() {
+    let host = Files::with([("a", "text")]);
+    let (runtime, stages) = driven(&host);
+    stages.submit_request(Request::analysis(a())).wait().unwrap();
+    let handles = ask(&stages);
+    for _ in 0..3 {
+        assert!(runtime.drive_one());
+    }
+    let urgent = stages.submit_request(Request::artifact(a(), PROFILES - 1).priority(Priority::Critical));
+    urgent.wait().unwrap();
+    assert!(host.ran(Stage::Artifact, "a") < 40, "{} came before", host.ran(Stage::Artifact, "a"));
+    assert_eq!(made(handles), PROFILES as usize);
+    assert_eq!(host.ran(Stage::Artifact, "a"), PROFILES as usize, "none is made twice");
+}
+
+#[test]
+fn whatever_ends_profiles_that_are_queued_together_answers_all_of_them() {
+    type End = fn(&Stages<Files>, &shardrun::Runtime);
+    type Says = fn(&StageError<Files>) -> bool;
+    let shut_down: Says = |error| matches!(error, StageError::Shutdown);
+    let ends: [(&str, End, Says); 5] = [
+        (
+            "an edit",
+            |stages, _| _ = stages.set_text(a(), "new".into()),
+            |error| matches!(error, StageError::Superseded),
+        ),
+        ("a removal", |stages, _| _ = stages.remove(&a()), shut_down),
+        ("a reset", |stages, _| _ = stages.reset(), shut_down),
+        ("a stop", |stages, _| _ = stages.stop(), shut_down),
+        ("the end of the runtime", |_, runtime| drop(runtime.shutdown_within(Duration::ZERO)), shut_down),
+    ];
+    for (what, end, says) in ends {
+        let (host, gate) = (Files::with([("a", "text")]), Gate::default());
+        let runtime = threads(1);
+        let stages = Stages::new(&runtime, host.clone());
+        stages.submit_request(Request::analysis(a())).wait().unwrap();
+        let inside = gate.clone();
+        host.hook(move |_, at| {
+            if at.stage == Stage::Artifact {
+                inside.pass();
+            }
+            Act::Go
+        });
+        let first = stages.submit_request(Request::artifact(a(), PROFILES));
+        gate.arrived(1);
+        let mut handles = ask(&stages);
+        gate.open();
+        // Some are made, perhaps, before the end.
+        let _ = first.wait();
+        end(&stages, &runtime);
+        for (profile, handle) in handles.iter_mut().enumerate() {
+            let answer = handle.wait_timeout(WATCHDOG).unwrap_or_else(|| panic!("{what}: {profile} is not answered"));
+            assert!(answer.as_ref().err().is_none_or(says), "{what}: {profile}: {answer:?}");
+        }
+        drop(stages);
+        runtime.shutdown();
+    }
+}
