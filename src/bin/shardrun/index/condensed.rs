@@ -4,7 +4,7 @@
 #![forbid(unsafe_code)]
 
 use super::cycles::{Components, Graph};
-use crate::work::fingerprint::{self, Hash};
+use crate::work::fingerprint::{self, Group, Hash};
 use std::sync::OnceLock;
 
 const NONE: u32 = u32::MAX;
@@ -51,7 +51,7 @@ impl Condensed {
         let Some(&component) = self.component_at.get(place as usize).filter(|&&component| component != NONE) else {
             return Ok(None);
         };
-        let mut path = vec![component];
+        let (mut path, mut group) = (vec![component], Group::default());
         while let Some(&at) = path.last() {
             go_on()?;
             if self.fingerprints[at as usize].get().is_none() {
@@ -60,11 +60,21 @@ impl Condensed {
                 if path.len() > length {
                     continue;
                 }
-                self.fingerprints[at as usize].get_or_init(|| self.make(at));
+                self.fingerprints[at as usize].get_or_init(|| self.make(at, &mut group));
             }
             path.pop();
         }
         Ok(self.fingerprints[component as usize].get().copied())
+    }
+
+    /// Makes the fingerprint of every file that takes part, and calls `each` with its place and that. For one thread that wants all.
+    pub(crate) fn all(&self, mut each: impl FnMut(u32, Hash)) {
+        let mut group = Group::default();
+        // Each component comes after those that it leads to.
+        for (number, nodes) in self.components.iter().enumerate() {
+            let hash = *self.fingerprints[number].get_or_init(|| self.make(number as u32, &mut group));
+            nodes.iter().for_each(|&node| each(self.members[node as usize].place, hash));
+        }
     }
 
     /// The components that a component leads to, some perhaps more than once.
@@ -75,13 +85,14 @@ impl Condensed {
     }
 
     /// Of a component, when those of all that it leads to are there.
-    fn make(&self, component: u32) -> Hash {
+    fn make(&self, component: u32, group: &mut Group) -> Hash {
         let nodes = self.components.members(component as usize);
-        let mut digests: Vec<Hash> = nodes.iter().map(|&node| self.members[node as usize].digest).collect();
-        let mut beyond: Vec<Hash> =
-            nodes.iter().flat_map(|&node| &self.members[node as usize].beyond).copied().collect();
-        beyond.extend(self.imported(component).filter_map(|other| self.fingerprints[other as usize].get()));
-        fingerprint::fingerprint(&mut digests, &mut beyond)
+        group.members.clear();
+        group.members.extend(nodes.iter().map(|&node| self.members[node as usize].digest));
+        group.beyond.clear();
+        group.beyond.extend(nodes.iter().flat_map(|&node| &self.members[node as usize].beyond));
+        group.beyond.extend(self.imported(component).filter_map(|other| self.fingerprints[other as usize].get()));
+        fingerprint::fingerprint(group)
     }
 }
 
@@ -97,7 +108,11 @@ mod tests {
             |(place, &digest): (usize, &u8)| Member { place: place as u32, digest: [digest; 32], beyond: vec![] };
         let condensed = Condensed::new(digests.len(), digests.iter().enumerate().map(member).collect(), graph);
         let one = |place| condensed.fingerprint(place, || Ok::<_, Infallible>(())).unwrap().unwrap();
-        (0..digests.len() as u32).map(one).collect()
+        let one_by_one: Vec<Hash> = (0..digests.len() as u32).map(one).collect();
+        let mut together = vec![[0; 32]; digests.len()];
+        condensed.all(|place, hash| together[place as usize] = hash);
+        assert_eq!(one_by_one, together);
+        together
     }
 
     #[test]

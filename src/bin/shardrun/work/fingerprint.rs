@@ -22,14 +22,22 @@ pub(crate) fn digest(path: &str, content: Option<&Hash>, imports: &mut Vec<&str>
 
 /// Of files that all reach one another, or of one file: their digests, and the fingerprints of what they import besides. The order
 /// in which they are given does not matter.
-pub(crate) fn fingerprint(members: &mut [Hash], beyond: &mut Vec<Hash>) -> Hash {
+pub(crate) fn fingerprint(Group { members, beyond, bytes }: &mut Group) -> Hash {
     members.sort_unstable();
     beyond.sort_unstable();
     beyond.dedup();
-    let mut bytes = Vec::with_capacity(8 + 32 * (members.len() + beyond.len()));
+    bytes.clear();
     bytes.extend_from_slice(&(members.len() as u64).to_le_bytes());
     members.iter().chain(&*beyond).for_each(|hash| bytes.extend_from_slice(hash));
-    *blake3::hash(&bytes).as_bytes()
+    *blake3::hash(bytes).as_bytes()
+}
+
+/// What a fingerprint is made of. One is used for many, so that each costs no allocation.
+#[derive(Default)]
+pub(crate) struct Group {
+    pub(crate) members: Vec<Hash>,
+    pub(crate) beyond: Vec<Hash>,
+    bytes: Vec<u8>,
 }
 
 /// Of a whole tree: the paths of its files and their fingerprints, in order.

@@ -9,10 +9,12 @@ use super::super::results::Scanned;
 use crate::work::fingerprint::{self, Hash};
 use crate::work::resolve::Tree;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Files that are more than one in so many of all are not sorted, but looked for in the order of all.
+const SORTED_SHARE: usize = 8;
 
 /// What an analysis says of a file; nothing of one that could not be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,6 +222,10 @@ impl Model {
                 todo.extend(&self.node(place).importers);
             }
         }
+        if reaching.len() * SORTED_SHARE > self.order.len() {
+            // Most of the walk takes part: it is in order already.
+            return self.order.iter().copied().filter(|&place| seen[place as usize]).collect();
+        }
         reaching.sort_unstable_by_key(|&place| self.rank[place as usize]);
         reaching
     }
@@ -227,10 +233,7 @@ impl Model {
     /// Makes the fingerprints of these files anew, beyond which all fingerprints stand.
     pub(crate) fn make_fingerprints(&mut self, places: &[u32]) {
         let condensed = self.condensed(places);
-        for &place in places {
-            let Ok(fingerprint) = condensed.fingerprint(place, || Ok::<_, Infallible>(()));
-            self.node_mut(place).fingerprint = fingerprint.unwrap_or_default();
-        }
+        condensed.all(|place, fingerprint| self.node_mut(place).fingerprint = fingerprint);
     }
 
     fn condensed(&self, places: &[u32]) -> Condensed {
@@ -257,7 +260,7 @@ impl Model {
 
     /// Of the tree as a whole.
     pub(crate) fn fingerprint(&self) -> Hash {
-        let nodes = self.by_path.values().map(|&place| self.node(place)).filter(|node| node.marks.is_some());
+        let nodes = self.order.iter().map(|&place| self.node(place)).filter(|node| node.marks.is_some());
         fingerprint::tree(nodes.map(|node| (node.file.path(), &node.fingerprint)))
     }
 }
