@@ -83,6 +83,23 @@ fn a_profile_that_becomes_more_urgent_overtakes_those_that_are_queued_together()
 }
 
 #[test]
+fn urgent_profiles_do_not_wait_with_the_others_that_a_less_urgent_ticket_finds() {
+    let host = Files::with([("a", "text")]);
+    let (runtime, stages) = driven(&host);
+    stages.submit_request(Request::analysis(a())).wait().unwrap();
+    let ask = |first: u32, priority: Priority| -> Vec<_> {
+        let ask = |profile| stages.submit_request(Request::artifact(a(), first + profile).priority(priority));
+        (0..300).map(ask).collect()
+    };
+    let (slow, urgent) = (ask(0, Priority::Background), ask(1_000, Priority::Interactive));
+    while host.ran(Stage::Artifact, "a") < 300 {
+        assert!(runtime.drive_one());
+    }
+    let over = |handles: &[StageHandleOf<Files, ToArtifact<u32>>]| handles.iter().filter(|it| it.is_resolved()).count();
+    assert!(over(&urgent) >= 150, "{} urgent ones of the first {}", over(&urgent), over(&urgent) + over(&slow));
+}
+
+#[test]
 fn whatever_ends_profiles_that_are_queued_together_answers_all_of_them() {
     type End = fn(&Stages<Files>, &shardrun::Runtime);
     type Says = fn(&StageError<Files>) -> bool;

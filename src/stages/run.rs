@@ -161,11 +161,16 @@ pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H
     let alone = !slot.shared().capacity.is_free(slot.shared().place(kind).pool);
     let taken = revision.ready.take(&revision.artifacts, |artifact, is_first| {
         let word = artifact.flight.word();
-        match word.phase() == Phase::Waiting {
-            false => Ready::Drop,
-            true if word.priority() > kind.priority || (alone && !is_first) => Ready::Keep,
-            true if is_first && word.claim_wanted().is_err() => Ready::Drop,
-            true => Ready::Run,
+        if word.phase() != Phase::Waiting {
+            return Ready::Drop;
+        }
+        // What is more urgent may come first, but is not left to wait with the others.
+        let others = !alone && word.priority() == kind.priority;
+        match is_first {
+            true if word.priority() > kind.priority => Ready::Keep,
+            true if word.claim_wanted().is_err() => Ready::Drop,
+            false if !others => Ready::Keep,
+            _ => Ready::Run,
         }
     });
     for priority in taken.left {
