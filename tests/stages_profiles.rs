@@ -113,7 +113,7 @@ fn whatever_ends_profiles_that_are_queued_together_answers_all_of_them() {
         ("a removal", |stages, _| _ = stages.remove(&a()), shut_down),
         ("a reset", |stages, _| _ = stages.reset(), shut_down),
         ("a stop", |stages, _| _ = stages.stop(), shut_down),
-        ("the end of the runtime", |_, runtime| drop(runtime.shutdown_within(Duration::ZERO)), shut_down),
+        ("the end of the runtime", |_, runtime| _ = runtime.shutdown_within(Duration::ZERO), shut_down),
     ];
     for (what, end, says) in ends {
         let (host, gate) = (Files::with([("a", "text")]), Gate::default());

@@ -34,9 +34,12 @@ struct Members<H: Host> {
 /// The ticket of a batch. At most one is out.
 struct BatchTicket<H: Host>(Option<Arc<Members<H>>>);
 
+/// Slots that share a ticket.
+type Slots<H> = Vec<Arc<Slot<H>>>;
+
 /// Slots of one scheduler that call for tickets together: they get one for each stage and priority.
 pub(crate) struct Posts<H: Host> {
-    groups: SmallVec<[(Kind, Vec<Arc<Slot<H>>>); 1]>,
+    groups: SmallVec<[(Kind, Slots<H>); 1]>,
     room: usize,
 }
 

@@ -226,12 +226,14 @@ pub(crate) fn tell_consumers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H
     }
 }
 
+type Again<H> = (Arc<DependencySet<H>>, Arc<Edge<H>>);
+
 /// What those who wait are told.
 struct Answers<H: Host> {
     /// Sets whose gates have opened with their answer.
     opened: Opened<H>,
     /// Sets that ask again, each with the edge that has asked last.
-    again: SmallVec<[(Arc<DependencySet<H>>, Arc<Edge<H>>); 1]>,
+    again: SmallVec<[Again<H>; 1]>,
 }
 
 /// All are answered before anything is done about it: so the one fence stands between all answers and all looks, and what is
