@@ -171,6 +171,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/edges/node.rs", "who depends on a file no more"),
     ("src/stages/edges/place.rs", "a value that is exchanged, with the argument of each edge beside it"),
     ("src/stages/edges/target.rs", "the word of an edge, with the argument of each transition beside it"),
+    ("src/stages/ready.rs", "the cursor of Artifacts that are ready together"),
 ];
 
 /// Files that may hold a lock.
