@@ -4,11 +4,12 @@
 use crate::Effort;
 use crate::pools::{Place, Pools};
 use serde_json::Value;
-use shardrun::{Dependencies, Host, Pool, Registered, Request, StageCx, Stages};
+use shardrun::{Dependencies, Host, Pool, Registered, Request, Runtime, StageCx, Stages};
 use shardrun_perf::latch::now;
 use shardrun_perf::series::{Sample, Series, median};
 use std::convert::Infallible;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const EDGE: &str = "edge ns";
@@ -105,23 +106,28 @@ fn answered(stages: &Stages<Clocked>, owners: u64, blockers: u64) -> f64 {
     median(&(0..REPEATS).map(round).collect::<Vec<_>>())
 }
 
-/// The same bare: the dependents of each blocker are counted down, and those that are down to zero go into a deque.
-fn bare(owners: u64, blockers: u64) -> f64 {
-    let waits: Vec<_> = (0..owners).map(|_| Box::new(AtomicU64::new(0))).collect();
-    let lists: Vec<Vec<u32>> = (0..blockers).map(|_| (0..owners as u32).collect()).collect();
-    let ready = crossbeam_deque::Worker::new_fifo();
+/// The same bare: the dependents of each blocker are counted down, and those that are down to zero go into a deque. The client sets
+/// the counts, and a worker counts down, as above.
+fn bare(runtime: &Runtime, owners: u64, blockers: u64) -> f64 {
+    let waits: Arc<Vec<_>> = Arc::new((0..owners).map(|_| Box::new(AtomicU64::new(0))).collect());
+    let lists: Arc<Vec<Vec<u32>>> = Arc::new((0..blockers).map(|_| (0..owners as u32).collect()).collect());
     let round = |_| {
         waits.iter().for_each(|waits| waits.store(blockers, Ordering::Relaxed));
-        let begun = now();
-        for list in &lists {
-            for &owner in list {
-                if waits[owner as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
-                    ready.push(owner);
+        let (waits, lists) = (waits.clone(), lists.clone());
+        let counted = runtime.spawn(move || {
+            let ready = crossbeam_deque::Worker::new_fifo();
+            let begun = now();
+            for list in &*lists {
+                for &owner in list {
+                    if waits[owner as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+                        ready.push(owner);
+                    }
                 }
             }
-        }
-        let took = now() - begun;
-        assert_eq!(std::iter::from_fn(|| ready.pop()).count() as u64, owners);
+            (now() - begun, std::iter::from_fn(|| ready.pop()).count() as u64)
+        });
+        let (took, ready) = counted.wait().expect("nothing fails");
+        assert_eq!(ready, owners);
         took as f64 / (owners * blockers) as f64
     };
     median(&(0..REPEATS).map(round).collect::<Vec<_>>())
@@ -130,11 +136,12 @@ fn bare(owners: u64, blockers: u64) -> f64 {
 /// Many owners that wait for one blocker, and owners that wait for many.
 pub fn edges(place: &Place, effort: Effort) -> Vec<Value> {
     let pools = Pools::build(place);
-    let fresh = || Stages::new(&pools.shardrun, Clocked::default());
+    let runtime = &pools.shardrun;
+    let fresh = || Stages::new(runtime, Clocked::default());
     let sample = |nanos: f64| -> Sample { vec![(EDGE, nanos)] };
     let mut fan = Series::new("the end of an Analysis that owners wait for, per owner", &place.says);
     for owners in [64, effort.of(1_024) as u64] {
-        fan.peer(format!("bare, {owners} owners"), move || sample(bare(owners, 1)));
+        fan.peer(format!("bare, {owners} owners"), move || sample(bare(runtime, owners, 1)));
         fan.peer(format!("shardrun, {owners} owners"), move || sample(answered(&fresh(), owners, 1)));
         let ours = format!("shardrun, {owners} owners");
         fan.at_most(&ours, EDGE, 2.0, &[&format!("bare, {owners} owners")]);
@@ -142,7 +149,7 @@ pub fn edges(place: &Place, effort: Effort) -> Vec<Value> {
     }
     let mut join = Series::new("the ends of Analyses that one more owner waits for, per Analysis", &place.says);
     for blockers in [100, effort.of(1_000) as u64] {
-        join.peer(format!("bare, {blockers} blockers"), move || sample(bare(1, blockers)));
+        join.peer(format!("bare, {blockers} blockers"), move || sample(bare(runtime, 1, blockers)));
         // The Analysis's own end, and the way to the next one, are in both.
         let more = move || {
             let of = |owners: u64| answered(&fresh(), owners, blockers) * owners as f64;

@@ -2,7 +2,7 @@
 //! It does not know how it came to it.
 #![forbid(unsafe_code)]
 
-use super::super::file::FileRef;
+use super::model::Model;
 use crate::console::OneLine;
 use crate::work::fingerprint::Hash;
 use crate::work::json;
@@ -22,8 +22,8 @@ pub(crate) struct Burst {
     /// Of those, the ones that came; and paths of files that have gone.
     pub(crate) come: BTreeSet<String>,
     pub(crate) gone: BTreeSet<String>,
-    /// Paths and fingerprints of all files that reach what changed.
-    pub(crate) reached: Vec<(FileRef, Option<Hash>)>,
+    /// The places of all files that reach what changed.
+    pub(crate) reached: Vec<u32>,
     pub(crate) files: usize,
     pub(crate) edges: usize,
     /// Of the tree.
@@ -44,7 +44,7 @@ impl Burst {
     }
 
     /// One JSON object on a line.
-    pub(crate) fn json(&self) -> String {
+    pub(crate) fn json(&self, model: &Model) -> String {
         let mut out = serde_json::json!({
             "burst": self.number, "again": self.again, "come": self.come, "gone": self.gone, "files": self.files,
             "edges": self.edges, "fingerprint": self.fingerprint.as_ref().map(hexadecimal), "superseded": self.superseded,
@@ -55,14 +55,16 @@ impl Burst {
         // There may be very many: they are written by hand, behind all else.
         out.pop();
         out.push_str(",\"reached\":{");
-        for (at, (file, fingerprint)) in self.reached.iter().enumerate() {
+        // A name, and 64 digits of a hash, with what stands around them.
+        out.reserve(self.reached.len() * 112);
+        for (at, node) in self.reached.iter().map(|&place| model.node(place)).enumerate() {
             out.push_str(if at == 0 { "" } else { "," });
-            json::string(&mut out, file.path().as_bytes());
+            json::string(&mut out, node.file.path().as_bytes());
             out.push(':');
-            match fingerprint {
-                Some(hash) => {
+            match node.marks {
+                Some(_) => {
                     out.push('"');
-                    json::hex(&mut out, hash);
+                    json::hex(&mut out, &node.fingerprint);
                     out.push('"');
                 }
                 None => out.push_str("null"),

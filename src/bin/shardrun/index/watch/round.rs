@@ -179,11 +179,7 @@ impl Watch<'_> {
     fn done(&mut self, mut round: Round, changed: &[u32]) -> Result<(), Ended> {
         let reached = self.model.reaching(changed);
         self.model.make_fingerprints(&reached);
-        let fingerprint = |&place: &u32| {
-            let node = self.model.node(place);
-            (node.file.clone(), node.marks.map(|_| node.fingerprint))
-        };
-        round.burst.reached = reached.iter().map(fingerprint).collect();
+        round.burst.reached = reached;
         if !round.burst.is_nothing() {
             self.bursts += 1;
             let burst = &mut round.burst;
@@ -195,7 +191,7 @@ impl Watch<'_> {
             if let Some((event, end)) = round.times {
                 (burst.since_event, burst.beyond_debounce) = (now - event, now.saturating_duration_since(end));
             }
-            self.print(if self.args.json { round.burst.json() } else { round.burst.text() })?;
+            self.print(if self.args.json { round.burst.json(&self.model) } else { round.burst.text() })?;
         }
         if !std::mem::replace(&mut self.begun, true) {
             let (files, directories) = (self.model.files(), self.eyes.directories());
