@@ -17,6 +17,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/flight/flight.rs", "the result cell is written by who sealed and read once it is finished"),
     ("src/flight/future.rs", "a future is pinned in its allocation and belongs to the claimer"),
     ("src/flight/list.rs", "an intrusive list of counted references, walked under an epoch pin"),
+    ("src/keyed/dag/body.rs", "a closure lies inline in an erased body, so that a node costs no allocation of its own"),
     ("src/keyed/dag/node.rs", "what lies in a node of a graph belongs to who holds the node"),
     ("src/flight/oneshot.rs", "the word hands the waker and the result from one side to the other"),
     ("src/flight/target.rs", "a part of an owner is the owner's reference seen through a transparent wrapper"),

@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::super::joint::{Identity, Joint, KeyedJob};
-use super::super::kind::{Disposition, TaskKind};
+use super::super::kind::TaskKind;
 use super::super::semaphore::CpuConcurrencySemaphore;
+use super::body::Body;
 use super::check::Edges;
 use super::cx::DagCx;
-use super::error::{DagEnd, DagError, DagFailure};
+use super::error::{DagEnd, DagError};
 use super::ids::{DagGate, DagNode, Link, NODES_MAX};
 use crate::admission::{RequestContext, WorkAmounts};
 use crate::flight::{CancellationToken, drop_contained};
@@ -15,13 +16,10 @@ use crate::runtime::{Pool, Priority};
 use std::collections::HashMap;
 use std::fmt;
 
-/// A job's body, with its type forgotten.
-pub(crate) type Call = Box<dyn FnOnce(&DagCx<'_>) -> Result<Disposition, DagFailure> + Send>;
-
 /// What a node is to do.
 pub(crate) enum Job {
     /// A call, with its type forgotten.
-    Call(Call),
+    Call(Body),
     /// A computation of a cache.
     Keyed(Box<dyn Joint>),
 }
@@ -102,8 +100,7 @@ impl DagBuilder {
         kind: TaskKind,
         job: impl FnOnce(&DagCx<'_>) -> R + Send + 'static,
     ) -> DagNodeEntry<'_> {
-        let job = Job::Call(Box::new(move |cx: &DagCx<'_>| job(cx).end()));
-        self.add(kind, job)
+        self.add(kind, Job::Call(Body::new(job)))
     }
 
     /// Adds a node that is a computation of a cache. If the graph has the same computation already, this is that node, which has the edges

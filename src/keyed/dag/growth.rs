@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::kind::TaskKind;
+use super::body::Body;
 use super::builder::{Extra, Job, NONE, Spec};
 use super::check::Edges;
 use super::cx::DagCx;
@@ -106,7 +107,7 @@ impl DagGrowth {
         job: impl FnOnce(&DagCx<'_>) -> R + Send + 'static,
     ) -> DagNewNode {
         let new = DagNewNode(self.specs.len() as u32);
-        let job = Job::Call(Box::new(move |cx: &DagCx<'_>| job(cx).end()));
+        let job = Job::Call(Body::new(job));
         let spec = Spec { job, kind, priority: Priority::default(), kept: false, extra: NONE };
         self.specs.push((spec, Extra::default()));
         new

@@ -1,6 +1,7 @@
 //! Graphs of computations: nodes, gated edges between them, and runs in which whoever ends a node releases what comes after it.
 //! They know flights and the runtime, and nothing of where a computation's value goes.
 
+mod body;
 mod builder;
 mod check;
 mod cx;

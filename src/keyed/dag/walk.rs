@@ -5,7 +5,8 @@
 use super::super::joint::{Ended, Joint};
 use super::super::kind::Disposition;
 use super::super::semaphore::{CpuConcurrencySemaphore, CpuPermit};
-use super::builder::{Call, Job};
+use super::body::Body;
+use super::builder::Job;
 use super::cx::DagCx;
 use super::error::DagFailure;
 use super::ids::{DagGate, DagNode, Link};
@@ -105,16 +106,16 @@ impl<'a> Walk<'a> {
         self.end_doomed();
     }
 
-    fn call(&mut self, node: u32, job: Call) -> Ended {
+    fn call(&mut self, node: u32, job: Body) -> Ended {
         self.ran += 1;
         let cx = DagCx::new(self.run, node);
         // A thread that runs nodes has no context of its own.
         let _context = self.run.context(node).map(|context| ContextScope::enter(Some(context)));
-        catch(|| job(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
+        catch(|| job.call(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
     }
 
     /// As `call`, with a permit that is given back before anybody hears of the end.
-    fn call_with(&mut self, node: u32, job: Call, semaphore: &CpuConcurrencySemaphore, permit: CpuPermit) -> Ended {
+    fn call_with(&mut self, node: u32, job: Body, semaphore: &CpuConcurrencySemaphore, permit: CpuPermit) -> Ended {
         let result = {
             let _holding = semaphore.holding();
             self.call(node, job)
