@@ -226,11 +226,7 @@ impl<'a> Held<'a> {
 
     /// It is over: so it ended, or the cancel that came before is its outcome. The word as it is now.
     #[inline]
-    pub(crate) fn end(mut self, result: Result<Disposition, DagFailure>) -> Seen {
-        if let Some(job) = self.take_job() {
-            // The host's, before anybody hears of the end.
-            trampoline::dispose(job);
-        }
+    pub(crate) fn end(self, result: Result<Disposition, DagFailure>) -> Seen {
         match result {
             Ok(disposition) => self.node.word.end(disposition),
             Err(failure) => self.fail(failure),
@@ -238,7 +234,11 @@ impl<'a> Held<'a> {
     }
 
     #[cold]
-    fn fail(self, failure: DagFailure) -> Seen {
+    fn fail(mut self, failure: DagFailure) -> Seen {
+        if let Some(job) = self.take_job() {
+            // It was not run: the host's, before anybody hears of the end.
+            trampoline::dispose(job);
+        }
         self.node.inside.with_mut(|inside| {
             // SAFETY: as in `take_job`.
             unsafe { *inside = Inside::Failure(Arc::new(failure)) };

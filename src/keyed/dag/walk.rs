@@ -200,8 +200,16 @@ impl<'a> Walk<'a> {
         let (disposition, cancelled) = (seen.disposition(), interrupted || seen.is_cancelled());
         self.done += 1;
         let (node, links) = self.run.at(id);
+        let opens_all = disposition == Disposition::Cacheable && !cancelled;
         for link in links {
-            self.link(id, *link, disposition, cancelled);
+            if opens_all {
+                let after = self.run.node(link.to());
+                if let Some(ready) = after.open() {
+                    self.ready(link.to(), after, ready);
+                }
+            } else {
+                self.link(id, *link, disposition, cancelled);
+            }
         }
         if let Some(cold) = node.has_cold() {
             More::all(&cold.more).for_each(|link| self.link(id, link, disposition, cancelled));
@@ -209,7 +217,6 @@ impl<'a> Walk<'a> {
     }
 
     /// An edge behind a node that ended so is decided.
-    #[inline]
     fn link(&mut self, from: u32, link: Link, disposition: Disposition, cancelled: bool) {
         let after = self.run.node(link.to());
         let ready = match link.gate().opens(disposition) {
