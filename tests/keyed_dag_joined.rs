@@ -193,6 +193,24 @@ fn a_graph_that_waits_for_another_s_computation_gives_back_what_it_holds_when_it
 }
 
 #[test]
+fn a_builder_that_waits_for_a_graph_that_waits_for_it_is_told() {
+    for runtime in [inline(), small(2)] {
+        let (cache, dags) = (numbers(&runtime), Dags::new(&runtime));
+        let inner = cache.clone();
+        let mut value = cache.get_or_build(9, move |_| {
+            let mut dag = Dag::builder();
+            dag.keyed(TaskKind::CacheNode, inner.node(9, |_| unreachable!("it is under way")));
+            let graph = dags.submit_dag(dag.build().unwrap()).unwrap();
+            let (control, told) = (graph.control(), graph.wait());
+            control.cancel();
+            assert!(told.is_err(), "it could never end");
+            Ok(18)
+        });
+        assert_eq!(*value.wait_timeout(SOON).unwrap().unwrap(), 18);
+    }
+}
+
+#[test]
 fn s106_a_cap_of_four_with_eight_nodes_peaks_at_exactly_four_and_holds_no_worker() {
     let runtime = small(8);
     let semaphore = CpuConcurrencySemaphore::new(4);

@@ -56,6 +56,8 @@ pub(crate) trait Joint: Send {
 pub(crate) trait Owner: Send + Sync {
     /// Runs it here, if it is free.
     fn help(&self);
+    /// What a waiter waits for behind it.
+    fn flight(&self) -> Arc<dyn FlightRef>;
     /// How it ended, once it is over.
     fn ended(&self) -> Option<Ended>;
     /// Has `told` woken at its end. True if it is over already. To be called once.
@@ -134,6 +136,10 @@ where
 {
     fn help(&self) {
         self.build.help();
+    }
+
+    fn flight(&self) -> Arc<dyn FlightRef> {
+        self.build.clone()
     }
 
     fn ended(&self) -> Option<Ended> {

@@ -9,7 +9,7 @@ use super::super::joint::{Ended, Owner};
 use super::error::DagFailure;
 use super::run::Run;
 use super::walk::Walk;
-use crate::flight::{Interrupt, Killed};
+use crate::flight::{FlightRef, Interrupt, Killed};
 use crate::runtime::{Job, Place, Priority};
 use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::sync::{Arc, mutant};
@@ -77,6 +77,11 @@ impl Joined {
             self.meeting.tell();
         }
         self.meeting.park().then_some(Turn(()))
+    }
+
+    /// What the node waits for.
+    pub(super) fn flight(&self) -> Arc<dyn FlightRef> {
+        self.owner.flight()
     }
 
     /// How it ended for this node.

@@ -426,4 +426,12 @@ impl FlightRef for Run {
     fn abandoned(&self) {
         self.flight.abandoned();
     }
+
+    /// The computations that its nodes wait for without a thread.
+    fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
+        if self.joins.load(Ordering::Relaxed) {
+            let waits = (0..self.len() as u32).filter(|node| self.has(*node)).filter_map(|node| self.joined(node));
+            out.extend(waits.map(|joined| joined.flight()));
+        }
+    }
 }

@@ -17,7 +17,7 @@ use super::node::{Held, Node, Ready};
 use super::run::Run;
 use super::word::Seen;
 use crate::admission::ContextScope;
-use crate::flight::{FlightRef, catch, enter};
+use crate::flight::{FlightRef, catch, enter, nudge};
 use crate::runtime::{Place, yields};
 
 /// Nodes that a thread runs before it lets the runtime's other work have its turn.
@@ -160,7 +160,11 @@ impl<'a> Walk<'a> {
             return Some((held, ended));
         }
         held.put_down();
-        let turn = joined.park()?;
+        let Some(turn) = joined.park() else {
+            // Who waits for the graph inside that computation has to learn that neither can go on.
+            nudge();
+            return None;
+        };
         Some((here.unpark(turn), joined.ended()))
     }
 
