@@ -64,7 +64,7 @@ pub(crate) trait Owner: Send + Sync {
     fn tell(&self, told: &Waker) -> bool;
     /// It is wanted sooner.
     fn raise(&self, priority: Priority);
-    /// Withdraws: nobody is told after that. If nobody else wants it, it is cancelled.
+    /// Withdraws, unless it has been told or has withdrawn. If nobody else wants it, it is cancelled.
     fn leave(&self);
 }
 
@@ -160,7 +160,8 @@ where
     }
 
     fn leave(&self) {
-        if self.waiter.abandon() {
+        // Answered once: a node that is cancelled while its graph ends withdraws once all the same.
+        if self.waiter.resolve(Err(Interrupt::Cancelled.into())) {
             self.build.abandoned();
             self.build.leave();
         }
