@@ -1,8 +1,8 @@
 //! What a cache counts: hits, misses, joins, evictions, and how computations ended.
 //! It does not know what the counts are used for.
 //!
-//! A hit costs next to nothing, and so must its count: each thread has a line of its own, which nobody else writes, as far as there
-//! are enough; the others share the last one.
+//! A hit costs next to nothing, and so must its count: each of the first threads has a line of its own, which nobody else writes; those
+//! that come later, where threads come and go, share as many lines by their numbers.
 #![forbid(unsafe_code)]
 
 use crate::runtime::{stripe, stripes};
@@ -26,25 +26,25 @@ pub(crate) enum Tally {
 /// As many kinds of counts as there are.
 const KINDS: usize = Tally::Cancelled as usize + 1;
 
-/// The counts of a cache.
+/// The counts of a cache: lines with an owner each, and behind them as many that are shared.
 pub(crate) struct Tallies(Box<[CachePadded<[AtomicU64; KINDS]>]>);
 
 impl Tallies {
     pub(crate) fn new() -> Self {
-        let lines = stripes().max(LINES_MIN) + 1;
+        let lines = 2 * stripes().max(LINES_MIN);
         Self((0..lines).map(|_| CachePadded::new(Default::default())).collect())
     }
 
     /// Counts one.
     #[inline]
     pub(crate) fn one(&self, tally: Tally) {
-        let (mine, shared) = (stripe(usize::MAX), self.0.len() - 1);
-        if mine < shared && cfg!(not(any(shardrun_loom, shardrun_shuttle))) {
+        let (mine, owned) = (stripe(usize::MAX), self.0.len() / 2);
+        if mine < owned && cfg!(not(any(shardrun_loom, shardrun_shuttle))) {
             let word = &self.0[mine][tally as usize];
             // ordering: a number that this thread alone writes: threads have numbers of their own.
             word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         } else {
-            self.0[shared][tally as usize].fetch_add(1, Ordering::Relaxed);
+            self.0[owned + mine % owned][tally as usize].fetch_add(1, Ordering::Relaxed);
         }
     }
 
