@@ -282,6 +282,10 @@ impl LaneWord {
     /// Admits a queued job and leaves the turn, if the word still is what was judged. `again` asks for another turn. `None` if
     /// anything has changed: the turn goes on.
     pub(crate) fn admit(&self, seen: Seen, lane: LaneKind, class: LaneClass, again: Option<LaneClass>) -> Option<Owes> {
+        if seen.queued(class) == 0 {
+            // It was reserved and posted since the word was looked at, which has changed, then.
+            return None;
+        }
         let ticket = again.map_or(0, |class| TICKET[class as usize]);
         let next = ((seen.0 - queued_unit(class) + unit(lane)) | ticket) & !TURN & !ROOM;
         let owes = Owes { ticket: again.filter(|_| seen.0 & ticket == 0), room: seen.0 & ROOM != 0, ..Owes::default() };
