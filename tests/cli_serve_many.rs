@@ -6,6 +6,7 @@ mod cli;
 
 use cli::serving::{Client, Daemon, framed, fresh};
 use cli::{Random, Tree};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
@@ -164,8 +165,44 @@ fn who_does_not_read_is_dropped() {
     daemon.end();
 }
 
+/// Edits of one client that are answered before one that another client asked for later, where the first has asked for many.
 #[test]
-fn after_a_thousand_edits_all_is_as_from_scratch() {
+fn a_client_that_floods_a_root_delays_anothers_answer_by_its_window_at_most() {
+    const FLOOD: u64 = 64;
+    const WINDOW: u64 = 4;
+    let (tree, roots) = many(1);
+    let root = &roots[0];
+    let daemon = Daemon::begin(&tree, &["--no-watch"]);
+    let (mut flood, mut other, mut holds) = (daemon.client(), daemon.client(), daemon.client());
+    let before = other.result("open", json!({ "root": root }))["version"].as_u64().unwrap();
+    // A pass over the tree, beside which nobody edits, stands at a pipe until all have asked.
+    let pipe = root.join(".ignore");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let rescan = holds.send("rescan", json!({ "root": root }));
+    while other.result("health", json!({}))["maintenance"]["running"] != 1 {}
+    let edit =
+        |file: usize, number: u64| json!({ "root": root, "file": name(file), "text": format!("int x{number};\n") });
+    let many: Vec<i64> = (0..FLOOD).map(|number| flood.send("edit", edit(0, number))).collect();
+    // Heard, and so in line.
+    assert_eq!(flood.result("health", json!({}))["ok"], true);
+    let one = other.send("edit", edit(1, 0));
+    assert_eq!(other.result("health", json!({}))["ok"], true);
+    std::fs::write(&pipe, "").unwrap();
+    std::fs::remove_file(&pipe).unwrap();
+    // Each edit makes a version: it tells how many were answered before. The pass may make one, too.
+    let at = other.answer(one)["result"]["version"].as_u64().unwrap() - before;
+    assert!(at <= WINDOW + 2, "answered as number {at}");
+    let last = many.into_iter().map(|id| flood.answer(id)["result"]["version"].as_u64().unwrap()).max().unwrap();
+    assert!(last - before > FLOOD, "{last} after {before}");
+    assert!(holds.answer(rescan)["result"]["version"].is_u64());
+    daemon.end();
+}
+
+#[test]
+fn an_hour_of_edits_leaves_all_as_from_scratch_and_nothing_behind() {
+    // One a second, were there anybody to type them.
+    const EDITS: u32 = 3_600;
+    let mut resident = 0;
     let (tree, roots) = many(1);
     let root = &roots[0];
     let seed = u64::from(std::process::id());
@@ -175,7 +212,7 @@ fn after_a_thousand_edits_all_is_as_from_scratch() {
     let mut client = daemon.client();
     client.result("open", json!({ "root": root }));
     let mut typed = vec![None; FILES];
-    for round in 1..=1_000 {
+    for round in 1..=EDITS {
         let file = random.below(FILES as u64) as usize;
         let edit = if random.below(8) == 0 {
             typed[file] = None;
@@ -189,7 +226,10 @@ fn after_a_thousand_edits_all_is_as_from_scratch() {
         let fingerprint = client.send("fingerprint", json!({ "root": root, "file": name(file) }));
         assert!(client.answer(edit)["result"]["version"].is_u64());
         let fingerprint = client.answer(fingerprint)["result"]["fingerprint"].clone();
-        if round % 100 == 0 {
+        if round == EDITS / 4 {
+            resident = daemon.resident();
+        }
+        if round % 300 == 0 {
             // The same, on disk.
             let copy = Tree::new(&[]);
             for (file, typed) in typed.iter().enumerate() {
@@ -209,5 +249,7 @@ fn after_a_thousand_edits_all_is_as_from_scratch() {
             }
         }
     }
+    let grown = daemon.resident().saturating_sub(resident);
+    assert!(grown < 8 << 20, "{grown} bytes more than after a quarter of an hour");
     daemon.end();
 }

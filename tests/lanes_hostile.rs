@@ -4,15 +4,22 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use shardrun::{ActorOptions, Driver, LaneError, LaneKind, Lanes, LanesConfig, RegisterError, Runtime};
+use shardrun::{
+    ActorOptions, CancelOutcome, Driver, LaneError, LaneHandle, LaneKind, LaneTicket, Lanes, LanesConfig, PublishCx,
+    PublishError, PublishPaths, Publisher, RegisterError, Runtime, View,
+};
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Poll, Waker};
+use std::time::Duration;
 use support::Bench;
 
 const READ: LaneKind = LaneKind::PureRead;
 const WRITE: LaneKind = LaneKind::Mutating;
+const SOON: Duration = Duration::from_secs(20);
 
 thread_local! {
     static LANES: RefCell<Option<Lanes<Restless, u32>>> = const { RefCell::new(None) };
@@ -121,4 +128,168 @@ fn bench_answer<C: Send + Sync + 'static>(runtime: &Runtime, lanes: &Lanes<u32, 
     let mut handle = lanes.submit(&0, lanes.job(WRITE, |_| ()));
     runtime.drive_all();
     handle.try_get().expect("it is answered")
+}
+
+/// All have one hash; comparing two looks around in the executor.
+#[derive(Clone, PartialOrd, Ord)]
+struct Curious(u32);
+
+type Looks = Lanes<Curious, u32>;
+static LOOKS: Mutex<Option<Looks>> = Mutex::new(None);
+
+impl Hash for Curious {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u8(0);
+    }
+}
+
+impl PartialEq for Curious {
+    fn eq(&self, other: &Self) -> bool {
+        if !INSIDE.replace(true) {
+            let lanes = LOOKS.lock().unwrap().clone();
+            if let Some(lanes) = lanes {
+                let _ =
+                    (lanes.liveness(), lanes.actor_count(), lanes.is_idle(&Curious(self.0 ^ 1)), lanes.running().len());
+            }
+            INSIDE.set(false);
+        }
+        self.0 == other.0
+    }
+}
+
+impl Eq for Curious {}
+
+#[test]
+fn b26_b27_b28_everything_may_be_called_on_other_keys_from_inside_everything() {
+    const KEYS: u32 = 6;
+    let runtime = Runtime::builder().workers(4).io_threads(1).build().unwrap();
+    let lanes: Looks = Lanes::new(&runtime, LanesConfig::preset(4, 2, 3, 1)).unwrap();
+    *LOOKS.lock().unwrap() = Some(lanes.clone());
+    let answered = |handle: LaneHandle<()>| {
+        let mut handle = handle;
+        handle.wait_timeout(SOON).expect("it is answered")
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4_u32 {
+            let lanes = lanes.clone();
+            scope.spawn(move || {
+                for round in 0..150 {
+                    let (key, other) = (Curious((thread + round) % KEYS), Curious((thread * round + 1) % KEYS));
+                    lanes.register(key.clone(), round);
+                    // Both orders of two keys come up: a job of the one does everything to the other.
+                    let inner = lanes.clone();
+                    let job = lanes.job(if round % 3 == 0 { WRITE } else { READ }, move |_| {
+                        let nested = inner.submit(&other, inner.job(READ, |_| ()));
+                        match round % 5 {
+                            0 => drop(inner.remove(&other)),
+                            1 => drop(inner.reset(other, round)),
+                            2 => drop(inner.retire_idle(&other)),
+                            3 => drop(nested.cancel()),
+                            _ => drop(inner.cancel_queued_maintenance(&other)),
+                        }
+                    });
+                    let answer = answered(lanes.submit(&key, job));
+                    let known = matches!(
+                        answer,
+                        Ok(())
+                            | Err(LaneError::NotRegistered | LaneError::Removed | LaneError::Reset | LaneError::Fatal)
+                    );
+                    assert!(known, "{answer:?}");
+                }
+            });
+        }
+    });
+    *LOOKS.lock().unwrap() = None;
+    assert_eq!(lanes.liveness().phantoms, 0);
+}
+
+#[test]
+fn b33_a_lock_of_the_host_that_a_build_takes_may_be_held_by_who_calls() {
+    struct Locks(Arc<Mutex<u32>>);
+    impl View<()> for Locks {
+        type Path = ();
+        type Built = u32;
+        fn build(&self, _: &PublishCx<()>, _: &PublishPaths<()>) -> Result<u32, PublishError> {
+            *self.0.lock().unwrap() += 1;
+            Ok(1)
+        }
+        fn install(&self, (): &(), _: u32) {}
+    }
+    let runtime = Runtime::builder().workers(2).io_threads(1).build().unwrap();
+    let lanes: Lanes<u32, ()> = Lanes::new(&runtime, LanesConfig::preset(2, 1, 1, 1)).unwrap();
+    lanes.register(0, ());
+    let lock = Arc::new(Mutex::new(0));
+    let publisher = Publisher::new(&lanes, Locks(lock.clone()));
+    let held = lock.lock().unwrap();
+    for _ in 0..3 {
+        publisher.publish(&0, []).unwrap();
+        assert!(!publisher.health().is_empty());
+        assert_eq!(lanes.submit(&0, lanes.job(WRITE, |_| 1)).wait(), Ok(1));
+        assert_eq!(lanes.liveness().phantoms, 0);
+    }
+    drop(held);
+    while !publisher.health().is_empty() {
+        std::thread::yield_now();
+    }
+    assert!(*lock.lock().unwrap() >= 1);
+}
+
+#[test]
+fn b36_a_waker_that_fires_while_executor_and_runtime_go_does_nothing() {
+    for round in 0..200 {
+        let runtime = Runtime::builder().workers(1).io_threads(0).build().unwrap();
+        let lanes: Lanes<u32, ()> = Lanes::new(&runtime, LanesConfig::preset(2, 1, 1, 1)).unwrap();
+        lanes.register(0, ());
+        let (tell, told) = channel::<Waker>();
+        let job = lanes.future(READ, move |_| {
+            std::future::poll_fn(move |cx| {
+                let _ = tell.send(cx.waker().clone());
+                Poll::<()>::Pending
+            })
+        });
+        let mut handle = lanes.submit(&0, job);
+        let waker = told.recv_timeout(SOON).unwrap();
+        let begin = Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begin.wait();
+                (0..20).for_each(|_| waker.wake_by_ref());
+            });
+            begin.wait();
+            if round % 2 == 0 {
+                runtime.shutdown_within(SOON);
+            }
+            drop(runtime);
+        });
+        waker.wake();
+        assert_eq!(handle.wait_timeout(SOON), Some(Err(LaneError::Shutdown)), "round {round}");
+        drop(lanes);
+    }
+}
+
+#[test]
+fn b41_after_a_sealed_job_has_panicked_the_next_is_cancelled_as_ever() {
+    let bench = Bench::new((2, 1, 1, 1));
+    let sealed = bench.lanes.job(READ, |cx| {
+        assert!(cx.seal() && cx.ticket().scope(|| LaneTicket::current().is_some()));
+        let ticket = cx.ticket();
+        ticket.scope(|| panic!("asked for"))
+    });
+    let sealed: LaneHandle<()> = bench.lanes.submit(&0, sealed);
+    bench.settle();
+    assert_eq!(sealed.ticket().unwrap().cancel(), CancelOutcome::Finished);
+    assert!(matches!(bench.refused(sealed), LaneError::Panicked(_)));
+    assert!(LaneTicket::current().is_none(), "the scope was left");
+    let gate = support::Gate::default();
+    let at = gate.clone();
+    let next = bench.lanes.future(READ, move |cx| async move {
+        at.await;
+        cx.check()
+    });
+    let mut next = bench.lanes.submit(&0, next);
+    bench.settle();
+    assert_eq!(next.cancel(), CancelOutcome::RunningSignalled);
+    gate.open();
+    bench.settle();
+    assert_eq!(next.try_get(), Some(Ok(Err(LaneError::Cancelled))));
 }

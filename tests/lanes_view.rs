@@ -254,3 +254,66 @@ fn publications_from_many_threads_publish_the_union() {
     at_rest(&world);
     assert_eq!(world.shown(), "z", "nothing is owed twice");
 }
+
+/// A version of a view, which lies somewhere as long as somebody shows it.
+struct Version(u32, Arc<AtomicUsize>);
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        self.1.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// What an actor shows: one version, which readers hold on to.
+#[derive(Default)]
+struct Holder(Mutex<Option<Arc<Version>>>);
+
+/// Numbers the versions that it builds, and counts those that are there.
+struct Numbered(AtomicUsize, Arc<AtomicUsize>);
+
+impl View<Holder> for Numbered {
+    type Path = ();
+    type Built = Version;
+
+    fn build(&self, _: &PublishCx<Holder>, _: &PublishPaths<()>) -> Result<Version, PublishError> {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Ok(Version(self.0.fetch_add(1, Ordering::SeqCst) as u32, self.1.clone()))
+    }
+
+    fn install(&self, context: &Holder, built: Version) {
+        *context.0.lock().unwrap() = Some(Arc::new(built));
+    }
+}
+
+#[test]
+fn s133_an_old_version_is_there_as_long_as_a_reader_holds_it_and_then_goes() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes = Lanes::new(&runtime, LanesConfig::preset(4, 2, 3, 1)).unwrap();
+    lanes.register(0, Holder::default());
+    let there = Arc::new(AtomicUsize::new(0));
+    let publisher = Publisher::new(&lanes, Numbered(AtomicUsize::new(0), there.clone()));
+    let publish = || {
+        publisher.publish(&0, []).unwrap();
+        runtime.drive_all();
+    };
+    publish();
+    let gate = support::Gate::default();
+    let at = gate.clone();
+    // It reads on outside the lane, so that the next version may be installed.
+    let mut held =
+        lanes.submit(&0, lanes.job(LaneKind::PureRead, |cx| cx.context().0.lock().unwrap().clone().unwrap()));
+    runtime.drive_all();
+    let version = held.try_get().unwrap().unwrap();
+    let reads = runtime.spawn_future(async move {
+        at.await;
+        version.0
+    });
+    runtime.drive_all();
+    publish();
+    publish();
+    assert_eq!(there.load(Ordering::SeqCst), 2, "the one that is shown, and the one that is held");
+    gate.open();
+    runtime.drive_all();
+    assert_eq!(reads.wait(), Ok(0), "it saw its version to the end");
+    assert_eq!(there.load(Ordering::SeqCst), 1);
+}

@@ -28,6 +28,11 @@ use std::hash::Hash;
 /// its lanes ([`LaneKind`]): reads run beside each other, writers alone. No actor starves another, no maintenance delays what
 /// somebody waits for, and each job is answered exactly once.
 ///
+/// A job may submit others and wait for them. While it does, it lends its slot, so that the jobs it waits for need not wait for
+/// that; a read that a reader of the same actor submits and waits for runs under its share, before writers. As many slots can be
+/// lent as there are, and 16 at least: a wait beyond that is answered with [`LaneError::Interrupted`], one that could never end with
+/// [`LaneError::WouldDeadlock`].
+///
 /// Clones are handles of one executor. When the last is dropped it is shut down, as by [`shutdown`](Self::shutdown); inside a
 /// job, of whatever executor, without waiting.
 ///
@@ -266,7 +271,8 @@ where
         LaneJob::new(lane, Call(f))
     }
 
-    /// A job that is a future. It keeps its slot and its lane until it is over, and no thread while it sleeps.
+    /// A job that is a future. It keeps its lane until it is over, and no thread while it sleeps. Its slot it keeps, too, but for
+    /// the time that it awaits another lane job or a drain.
     pub fn future<R, F>(&self, lane: LaneKind, f: F) -> LaneJob<Begin<F>, R::Output>
     where
         F: FnOnce(LaneCx<K, C>) -> R + Send + 'static,

@@ -150,7 +150,12 @@ where
     K: Hash + Eq + Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    /// How the executor stands.
+    /// How the executor stands. It never waits, and looks through no queue and no actor.
+    ///
+    /// It is a look, not a moment: each number is true for itself, at some time during the call. A job counts as queued from its
+    /// submission until it has a slot, and as running until it has given that back, which is before it is answered. How long the
+    /// oldest has waited is rounded up by a quarter of a second at most; after one has been queued for half a minute, those that
+    /// came meanwhile may be told older than they are, never younger.
     #[must_use]
     pub fn liveness(&self) -> LanesLiveness {
         let shared = self.shared();

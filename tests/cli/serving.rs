@@ -35,6 +35,12 @@ impl Daemon {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
+    /// Bytes that it holds in memory.
+    pub(crate) fn resident(&self) -> u64 {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
+    }
+
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }

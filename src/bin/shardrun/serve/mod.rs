@@ -16,6 +16,8 @@ mod query;
 mod root;
 mod rpc;
 mod socket;
+#[cfg(test)]
+mod tests;
 mod update;
 
 pub(crate) use args::{AskArgs, ServeArgs};

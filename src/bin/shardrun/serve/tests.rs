@@ -1,0 +1,120 @@
+//! What a real client sees of faults that only code inside the daemon can make: a writer that panics.
+//! They do not know how a root is kept.
+
+use super::args::ServeArgs;
+use super::client::Client;
+use super::daemon::Daemon;
+use super::frame::framed;
+use clap::Parser;
+use serde_json::{Value, json};
+use shardrun::{LaneHandle, LaneKind};
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(60);
+
+#[derive(Parser)]
+struct Words {
+    #[command(flatten)]
+    args: ServeArgs,
+}
+
+/// A client of a daemon in this process.
+struct Asks(BufReader<UnixStream>);
+
+impl Asks {
+    fn of(daemon: &Arc<Daemon>) -> Self {
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_read_timeout(Some(SOON)).unwrap();
+        Client::connect(daemon, there).unwrap();
+        Asks(BufReader::new(here))
+    }
+
+    fn send(&mut self, id: u32, method: &str, params: Value) {
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.0.get_mut().write_all(&framed(&request.to_string())).unwrap();
+    }
+
+    fn hear(&mut self) -> Value {
+        let (mut length, mut empty) = (String::new(), String::new());
+        self.0.read_line(&mut length).unwrap();
+        self.0.read_line(&mut empty).unwrap();
+        let length: usize = length.trim().strip_prefix("Content-Length: ").unwrap().parse().unwrap();
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.send(0, method, params);
+        self.hear()
+    }
+}
+
+/// A directory with one file, which goes with this.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("shardrun-serve-{}-{name}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("a.c"), "int a;\n").unwrap();
+        Tree(path.canonicalize().unwrap())
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_writer_that_panics_breaks_its_root_alone_and_opening_it_again_mends_it() {
+    let trees = [Tree::new("broken"), Tree::new("whole")];
+    let root = |at: usize| json!({ "root": trees[at].0 });
+    let args = Words::parse_from(["serve", "--no-watch", "--threads", "2"]).args;
+    let (daemon, _woken) = Daemon::new(args).unwrap();
+    let mut client = Asks::of(&daemon);
+    for at in 0..2 {
+        assert_eq!(client.call("open", root(at))["result"]["ready"], true);
+    }
+    let (breaks, held) = channel::<()>();
+    let held = Mutex::new(held);
+    let write = daemon.lanes.job(LaneKind::Mutating, move |_| {
+        let _ = held.lock().unwrap().recv_timeout(SOON);
+        panic!("asked for")
+    });
+    let panics: LaneHandle<()> = daemon.lanes.submit(&daemon.key(&trees[0].0), write);
+    // These are queued behind it when it panics; what is asked next is answered at once, so they have been heard.
+    let mut edit = root(0);
+    (edit["file"], edit["text"]) = ("a.c".into(), "int b;\n".into());
+    client.send(1, "edit", edit);
+    client.send(2, "files", root(0));
+    assert_eq!(client.call("health", json!({}))["result"]["ok"], true);
+    drop(breaks);
+    for _ in 0..2 {
+        let answer = client.hear();
+        assert!(answer["id"] == 1 || answer["id"] == 2, "{answer}");
+        assert_eq!(
+            (&answer["error"]["code"], &answer["error"]["data"]["code"]),
+            (&json!(-32_007), &json!("actor_fatal"))
+        );
+    }
+    assert!(panics.wait().unwrap_err().to_string().contains("asked for"));
+    assert_eq!(client.call("files", root(0))["error"]["data"]["code"], "actor_fatal");
+    let roots = client.call("roots", json!({}))["result"].clone();
+    let states: Vec<&Value> = roots.as_array().unwrap().iter().map(|root| &root["state"]).collect();
+    assert_eq!(states, ["broken", "ready"], "{roots}");
+    assert_eq!(client.call("files", root(1))["result"]["files"], json!(["a.c"]), "the other goes on");
+    assert_eq!(client.call("open", root(0))["result"]["ready"], true, "it begins anew");
+    assert_eq!(client.call("files", root(0))["result"]["files"], json!(["a.c"]));
+    assert_eq!(client.call("health", json!({}))["result"]["phantoms"], 0);
+    daemon.end();
+    daemon.runtime.shutdown_within(SOON);
+}
