@@ -328,6 +328,45 @@ fn b21_futures_that_await_jobs_do_not_use_up_the_slots() {
 }
 
 #[test]
+fn b21_a_flood_of_jobs_that_wait_for_others_is_served_and_lends_one_slot_each() {
+    let bench = Bench::new((2, 1, 1, 1));
+    // Each waits for four at once, which stand behind all of the flood.
+    let flood: Vec<_> = (0..100_u32)
+        .map(|number| {
+            let inner = bench.lanes.clone();
+            let job = bench.lanes.future(READ, move |_| async move {
+                let all: Vec<_> = (4..8).map(|other| inner.submit(&other, inner.job(READ, |_| ()))).collect();
+                let mut all: Vec<_> = all.into_iter().map(Box::pin).collect();
+                poll_fn(|cx| {
+                    // Polled together, as by those who join futures.
+                    all.retain_mut(|one| !matches!(one.as_mut().poll(cx), Poll::Ready(Ok(()))));
+                    assert!(inner.liveness().lent <= 16);
+                    if all.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+                })
+                .await;
+            });
+            bench.lanes.submit(&(number % 4), job)
+        })
+        .collect();
+    bench.settle();
+    for mut handle in flood {
+        assert_eq!(handle.try_get(), Some(Ok(())));
+    }
+    let live = bench.lanes.liveness();
+    assert_eq!((live.lent, live.idle), (0, 2));
+    let (_runtime, lanes) = threads(2, LanesConfig::preset(2, 1, 1, 1));
+    let flood: Vec<_> = (0..200).map(|number| wait_for_another(&lanes, number % 20)).collect();
+    flood.into_iter().for_each(|handle| assert_eq!(handle.wait(), Ok(Ok(()))));
+    at_rest(&lanes);
+}
+
+fn wait_for_another(lanes: &Lanes<u32, Log>, key: u32) -> LaneHandle<Result<(), LaneError>> {
+    let inner = lanes.clone();
+    let job = lanes.job(READ, move |_| inner.submit(&(key + 20), inner.job(READ, |_| ())).wait());
+    lanes.submit(&key, job)
+}
+
+#[test]
 fn f25_a_future_that_awaits_what_waits_for_itself_is_answered() {
     let bench = Bench::new((4, 2, 3, 1));
     let pending = |lane: LaneKind, own: bool, awaited: LaneKind| {

@@ -112,7 +112,7 @@ where
     fn slept_for(&self) -> Option<Interrupt> {
         let waiter = current::running()?;
         self.lent.lend();
-        lent::refuse(self, &*waiter, || self.lent.is_lent() || self.actor.word.look().all_queued() == 0)
+        lent::refuse(self, &*waiter, || self.actor.word.look().all_queued() > 0 && self.actor.shared.pool.is_starved())
     }
 
     fn leave(&self) {}

@@ -90,10 +90,12 @@ pub(super) trait Cancels: Send + Sync {
     fn share(&self) -> u64;
     /// What stands for it while it runs when one looks for who holds whom up.
     fn slot_id(&self) -> FlightId;
-    /// It waits, and lends its slot. False if as many are lent as may be.
-    fn lend_slot(&self) -> bool;
-    /// It waits no more.
+    /// It waits for something, and lends its slot.
+    fn lend_slot(&self);
+    /// It does not wait for that any more.
     fn unlend_slot(&self);
+    /// Whether every slot of its executor belongs to a job that waits.
+    fn is_starved(&self) -> bool;
 }
 
 impl<K, C, W> Cancels for JobCell<K, C, W>
@@ -148,12 +150,25 @@ where
         self.meta().actor.shared.slots.id(held::slot(self.meta()))
     }
 
-    fn lend_slot(&self) -> bool {
-        self.meta().actor.shared.lend()
+    fn lend_slot(&self) {
+        let shared = &self.meta().actor.shared;
+        // Before it is said that it waits, so that nobody gives back what was not lent.
+        shared.pool.lend();
+        if self.meta().begins_wait() {
+            shared.look_for_lent();
+        } else {
+            shared.pool.unlend();
+        }
     }
 
     fn unlend_slot(&self) {
-        self.meta().actor.shared.pool.unlend();
+        if self.meta().ends_wait() {
+            self.meta().actor.shared.pool.unlend();
+        }
+    }
+
+    fn is_starved(&self) -> bool {
+        self.meta().actor.shared.pool.is_starved()
     }
 }
 

@@ -53,6 +53,8 @@ struct RunQueues<K, C> {
     aged: Injector<Arc<Actor<K, C>>>,
     /// Stood in line for maintenance for long: looked at, so that each learns when its own reaches its age.
     due: Injector<Arc<Actor<K, C>>>,
+    /// A job in a slot waits for one of these.
+    awaited: Injector<Arc<Actor<K, C>>>,
     streak: AtomicU64,
 }
 
@@ -165,6 +167,7 @@ where
                 maintenance: Injector::new(),
                 aged: Injector::new(),
                 due: Injector::new(),
+                awaited: Injector::new(),
                 streak: AtomicU64::new(0),
             },
             incarnations: AtomicU64::new(1),
@@ -321,17 +324,24 @@ where
     }
 
     /// A job waits inside the engine for another one of this executor: its slot is lent.
-    pub(super) fn lend(self: &Arc<Self>) -> bool {
-        let lent = self.pool.lend();
-        if lent && self.has_work() && self.pool.start() {
+    pub(super) fn look_for_lent(self: &Arc<Self>) {
+        if self.has_work() && self.pool.start() {
             self.launch(self.take_slot());
         }
-        lent
+    }
+
+    /// Has an actor looked at before others, since a job in a slot waits for one of it: what such jobs wait for must not stand behind
+    /// others that would wait in turn.
+    pub(super) fn queue_awaited(self: &Arc<Self>, actor: &Arc<Actor<K, C>>) {
+        self.queues.awaited.push(actor.clone());
+        if self.pool.start_for_queued(false) {
+            self.launch(self.take_slot());
+        }
     }
 
     fn has_interactive(&self) -> bool {
         let queues = &self.queues;
-        !(queues.is_line_empty() && queues.front.is_empty() && queues.prompt.is_empty())
+        !(queues.is_line_empty() && queues.awaited.is_empty() && queues.front.is_empty() && queues.prompt.is_empty())
     }
 
     fn has_work(&self) -> bool {
@@ -383,6 +393,9 @@ where
         if let Some(actor) = steal(&queues.due) {
             return Some(Found { actor, ticket: Some(LaneClass::Maintenance), renews: false, place: None });
         }
+        if let Some(actor) = steal(&queues.awaited) {
+            return Some(Found { actor, ticket: None, renews: true, place: None });
+        }
         let interactive = |actor, renews| Found { actor, ticket: Some(LaneClass::Interactive), renews, place: None };
         if !queues.prompt.is_empty() {
             let others = !(queues.front.is_empty() && queues.is_line_empty());
@@ -424,7 +437,8 @@ where
     pub(super) fn clear_lines(&self) {
         let queues = &self.queues;
         queues.first.take().into_iter().for_each(let_go);
-        for line in [&queues.prompt, &queues.front, &queues.back, &queues.maintenance, &queues.aged, &queues.due] {
+        let lines = [&queues.prompt, &queues.front, &queues.back, &queues.maintenance];
+        for line in lines.into_iter().chain([&queues.aged, &queues.due, &queues.awaited]) {
             std::iter::from_fn(|| steal(line)).for_each(let_go);
         }
     }
@@ -437,7 +451,7 @@ where
     /// Whether nothing waits that is interactive or would go before it, but for a ticket of `actor` itself.
     pub(super) fn is_alone_with(&self, actor: &Actor<K, C>) -> bool {
         let queues = &self.queues;
-        let line = queues.first.is_empty_but(actor) && queues.back.is_empty();
+        let line = queues.first.is_empty_but(actor) && queues.back.is_empty() && queues.awaited.is_empty();
         line && queues.front.is_empty() && queues.prompt.is_empty() && queues.aged.is_empty() && queues.due.is_empty()
     }
 

@@ -15,7 +15,7 @@ use super::{future, held, runner};
 use crate::admission::RequestContext;
 use crate::flight::{CancellationToken, FlightId, FlightRef, Interrupt, OneShot, Phase, SoleFlight, catch, trampoline};
 use crate::runtime::{Place, Spawner, TimerHandle};
-use crate::sync::atomic::AtomicPtr;
+use crate::sync::atomic::{AtomicPtr, AtomicU32};
 use crate::sync::cell::UnsafeCell;
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, OnceLock};
@@ -72,6 +72,8 @@ pub(super) struct Meta<K, C> {
     followers: Mailbox<Self>,
     /// A job that waits for this one.
     pub(super) lender: Lender,
+    /// What this one waits for: its slot is lent as long as it is anything.
+    waits: AtomicU32,
     context: Option<RequestContext>,
 }
 
@@ -95,6 +97,18 @@ impl<K, C> Meta<K, C> {
     /// Since when it is queued, on the runtime's clock, in nanoseconds.
     pub(super) fn at(&self) -> u64 {
         self.at.load(Ordering::Relaxed)
+    }
+
+    /// It waits for one more. True for the first.
+    pub(super) fn begins_wait(&self) -> bool {
+        // ordering: each passes on what the last one did to the word of the slots.
+        self.waits.fetch_add(1, Ordering::AcqRel) == 0
+    }
+
+    /// It waits for one less. True for the last.
+    pub(super) fn ends_wait(&self) -> bool {
+        // ordering: as in `begins_wait`.
+        self.waits.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
     /// Whether it runs under the share of the job that submitted it.
@@ -233,6 +247,7 @@ where
             deadline: OnceLock::new(),
             followers: Mailbox::new(),
             lender: Lender::new(),
+            waits: AtomicU32::new(0),
             context: RequestContext::current(),
         };
         let (work, result) = (UnsafeCell::new(Some(work)), UnsafeCell::new(None));

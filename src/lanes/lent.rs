@@ -28,16 +28,12 @@ impl Lent {
     pub(super) fn lend(&self) {
         if self.0.get().is_none()
             && let Some(waiter) = current::running()
-            && waiter.lend_slot()
-            && let Err(waiter) = self.0.set(waiter)
         {
-            waiter.unlend_slot();
+            waiter.lend_slot();
+            if let Err(waiter) = self.0.set(waiter) {
+                waiter.unlend_slot();
+            }
         }
-    }
-
-    /// Whether one is lent.
-    pub(super) fn is_lent(&self) -> bool {
-        self.0.get().is_some()
     }
 }
 
@@ -64,9 +60,12 @@ where
         first = true;
         waiter
     });
-    if lender.lend_slot() && !meta.state.lend() {
+    lender.lend_slot();
+    if !meta.state.lend() {
         // It is over, or another has lent meanwhile.
         lender.unlend_slot();
+    } else if meta.state.is_to_begin() {
+        meta.actor.shared.queue_awaited(&meta.actor);
     }
     if first && meta.is_nested() {
         // Whether it goes in before a writer depends on whether somebody waits for it.
@@ -91,16 +90,21 @@ where
 {
     let waiter = current::running()?;
     lend(meta);
-    refuse(job, &*waiter, || !meta.state.is_to_begin() || meta.state.is_lent())
+    let starves = || meta.state.is_to_begin() && meta.actor.shared.pool.is_starved();
+    let refused = refuse(job, &*waiter, starves);
+    if refused.is_some() {
+        give_back(meta);
+    }
+    refused
 }
 
-/// Why `waiter` must not sleep until `awaited` is over. `goes_on`: it could begin beside it.
-pub(super) fn refuse(awaited: &dyn FlightRef, waiter: &dyn Cancels, goes_on: impl Fn() -> bool) -> Option<Interrupt> {
+/// Why `waiter` must not sleep until `awaited` is over. `starves`: that has not begun, and every slot that it could have belongs to
+/// a job that waits.
+pub(super) fn refuse(awaited: &dyn FlightRef, waiter: &dyn Cancels, starves: impl Fn() -> bool) -> Option<Interrupt> {
     if let Some(cycle) = cycle(awaited, waiter.slot_id()) {
         return Some(Interrupt::WouldDeadlock(cycle));
     }
-    // As many wait inside the executor as may, and the others keep their slots: this one might wait for its own.
-    (!goes_on()).then_some(Interrupt::TooDeep)
+    (waiter.is_starved() && starves()).then_some(Interrupt::TooDeep)
 }
 
 /// The cycle that a wait for `awaited` would close, if what runs in the slot of that identity must be over first.

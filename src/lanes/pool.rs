@@ -63,7 +63,7 @@ impl PoolWord {
     }
 
     fn limit(&self, word: u64) -> u64 {
-        self.pool + lent(word)
+        self.pool + lent(word).min(self.lent_max)
     }
 
     /// Takes one more slot into use, if there is one.
@@ -156,9 +156,16 @@ impl PoolWord {
         };
     }
 
-    /// A job waits inside the engine: its slot is lent to another. False if as many are lent as may be.
-    pub(crate) fn lend(&self) -> bool {
-        self.update(|word| (lent(word) < self.lent_max).then_some((word + LENT, ()))).is_some()
+    /// A job waits inside the engine: its slot is lent to another, as far as slots may be lent.
+    pub(crate) fn lend(&self) {
+        // ordering: as in `stop`.
+        self.word.fetch_add(LENT, Ordering::AcqRel);
+    }
+
+    /// Whether every slot there is belongs to a job that waits, so that nothing more begins before one of those goes on.
+    pub(crate) fn is_starved(&self) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        used(word) >= self.limit(word) && lent(word) >= used(word)
     }
 
     /// Whether more slots are in use than there are, since one that was lent has been given back. A hint.
@@ -184,6 +191,10 @@ impl PoolWord {
     /// In use, lent, and what maintenance has.
     pub(crate) fn look(&self) -> (usize, usize, usize) {
         let word = self.word.load(Ordering::Acquire);
-        (used(word) as usize, lent(word) as usize, (maintenance(word) + u64::from(word & AGED != 0)) as usize)
+        (
+            used(word) as usize,
+            lent(word).min(self.lent_max) as usize,
+            (maintenance(word) + u64::from(word & AGED != 0)) as usize,
+        )
     }
 }
