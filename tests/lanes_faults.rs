@@ -124,6 +124,24 @@ fn b34_actors_that_stand_in_line_when_the_runtime_goes_are_let_go() {
     assert_eq!(Arc::strong_count(&context), 1, "no actor is left, and none keeps the executor");
 }
 
+#[test]
+fn b81_of_two_permits_that_come_at_once_to_one_build_the_other_goes_back() {
+    let config = LanesConfig::preset(6, 4, 4, 2);
+    assert_eq!((config.heavy_permits, config.heavy_reserve), (2, 1), "one of each kind");
+    let bench = Bench::with(Driver::Inline, config);
+    let reserved = bench.gated(0, HEAVY, LaneClass::Interactive, "reserved");
+    let common = bench.gated(1, HEAVY, LaneClass::Interactive, "common");
+    let both = bench.gated(2, HEAVY, LaneClass::Interactive, "both");
+    assert_eq!(bench.seen(), "+reserved +common");
+    // Both end before the third is looked at.
+    bench.open(&[&reserved, &common]);
+    bench.open(&[&both]);
+    assert_eq!(bench.lanes.liveness().heavy_free, 2, "{}", bench.seen());
+    let late = bench.gated(3, HEAVY, LaneClass::Maintenance, "late");
+    bench.open(&[&late]);
+    assert!(late.handle.is_resolved(), "an idle actor has its permit: {}", bench.seen());
+}
+
 /// Writes that each submit the next, so that as many come as go.
 fn next_write(lanes: &Lanes<u32, support::Log>, number: u32, began: &Arc<Mutex<Vec<u32>>>) {
     let (inside, notes) = (lanes.clone(), began.clone());

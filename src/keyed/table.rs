@@ -8,7 +8,7 @@
 use super::bucket::{Bucket, Entry, Seen};
 use super::memo::Memo;
 use super::node::Node;
-use crate::sync::map::{ByHash, Compute, Guard, HashMap, LocalGuard, Operation, ResizeMode};
+use crate::sync::map::{self, ByHash, Compute, Guard, LocalGuard, Operation};
 
 /// Room that a table has at first, and is never without.
 const ROOM_MIN: usize = 64;
@@ -18,11 +18,7 @@ pub(crate) struct Table<M: Memo>(ByHash<Bucket<M>>);
 
 impl<M: Memo> Table<M> {
     pub(crate) fn new() -> Self {
-        // What comes also goes. The map forgets the places of what has gone only by copying its table, and where it copies step by step
-        // such tables form chains, each of which every look goes through. So it is copied at once: readers never wait for that, and
-        // who adds something may.
-        let map = HashMap::builder().hasher(Default::default()).capacity(ROOM_MIN).resize_mode(ResizeMode::Blocking);
-        Self(map.build())
+        Self(map::by_hash(ROOM_MIN))
     }
 
     /// A guard, under which nothing that was seen is freed.

@@ -347,7 +347,8 @@ where
                     jobs = inside.queues.as_ref().map_or_else(Vec::new, |queues| queues.of_class(class));
                 });
             }
-            if let Some(owes) = self.word.leave(seen, seen.owed()) {
+            // What was news may have been another's visit, for a grant or a drain: it is made up for, whatever is queued.
+            if let Some(owes) = self.word.leave(seen, seen.owed().or(Some(LaneClass::Interactive))) {
                 self.settle(owes);
                 break;
             }

@@ -12,7 +12,7 @@ use super::lanes::ActorRef;
 use crate::flight::{contained, trampoline};
 use crate::runtime::{Job, Place, Priority};
 use crate::sync::Arc;
-use crate::sync::map::{Compute, Guard, HashMap, Operation};
+use crate::sync::map::{self, ByHash, Compute, Guard, Operation};
 use crate::sync::stat::{AtomicUsize, Ordering};
 use ahash::RandomState;
 use std::error::Error;
@@ -84,7 +84,7 @@ where
 
 /// The map.
 pub(super) struct Registry<K, C> {
-    map: HashMap<u64, Arc<List<K, C>>, RandomState>,
+    map: ByHash<Arc<List<K, C>>>,
     hasher: RandomState,
     count: AtomicUsize,
 }
@@ -95,11 +95,7 @@ where
     C: Send + Sync + 'static,
 {
     pub(super) fn new() -> Self {
-        Self {
-            map: HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4)),
-            hasher: RandomState::new(),
-            count: AtomicUsize::new(0),
-        }
+        Self { map: map::by_hash(0), hasher: RandomState::new(), count: AtomicUsize::new(0) }
     }
 
     fn list(&self, hash: u64) -> Option<Arc<List<K, C>>> {

@@ -449,6 +449,9 @@ where
             LaneClass::Maintenance
         };
         let again = (lane != LaneKind::Mutating && left).then_some(more);
+        // Of two permits that came to it at once a build has one: whatever else is queued, the other is to go back.
+        let keeps = lane == LaneKind::HeavyInit && !self.grants.is_empty();
+        let again = again.or(keeps.then_some(LaneClass::Interactive));
         Some(Decision::Admit { entry, class, lane, held, nested: false, again })
     }
 

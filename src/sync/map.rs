@@ -4,10 +4,19 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-pub(crate) use papaya::{Compute, Guard, HashMap, LocalGuard, Operation, ResizeMode};
+use papaya::ResizeMode;
+pub(crate) use papaya::{Compute, Guard, HashMap, LocalGuard, Operation};
 
 /// A map whose keys are hashes already.
 pub(crate) type ByHash<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
+
+/// A map of what comes and goes, with room for so many.
+///
+/// The map forgets the places of what has gone only by copying its table, and where it copies step by step such tables form chains,
+/// each of which every look goes through. So it is copied at once: readers never wait for that, and who adds something may.
+pub(crate) fn by_hash<V>(room: usize) -> ByHash<V> {
+    HashMap::builder().hasher(Default::default()).capacity(room).resize_mode(ResizeMode::Blocking).build()
+}
 
 /// A hasher of what is a hash already.
 #[derive(Default)]
