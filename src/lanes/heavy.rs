@@ -158,6 +158,16 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
+    /// Leaves the lines that nobody here needs: `builds` says of which classes builds are queued. For who has the turn.
+    pub(super) fn leave_lines(&self, lines: &mut Lines, builds: [bool; 2]) {
+        if lines.is_empty() && self.grants.is_empty() {
+            return;
+        }
+        for class in LaneClass::ALL.into_iter().filter(|class| !builds[*class as usize]) {
+            self.shared.heavy.let_go(self, lines, class);
+        }
+    }
+
     /// A permit has come to this actor.
     fn granted(self: &Arc<Self>, class: LaneClass, permit: Permit) {
         self.grants.note(class, permit);

@@ -335,7 +335,8 @@ where
             return self.choose_read(queues, credit, seen, visit, outside);
         }
         let view = self.view(queues, seen, visit.now);
-        self.leave_lines(queues, &view);
+        let builds = [view.interactive, view.maintenance].map(|heads| heads[LaneKind::HeavyInit as usize].is_some());
+        self.leave_lines(&mut queues.lines, builds);
         let kept_out = match self.nested(queues, &view) {
             Nested::Goes(entry) if entry.job.meta().state.claim() => {
                 let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
@@ -407,18 +408,6 @@ where
             *credit -= self.price();
         }
         decision.unwrap_or(Decision::Again)
-    }
-
-    /// Leaves the lines for heavy permits that nobody here needs.
-    fn leave_lines(&self, queues: &mut Queues<K, C>, view: &View) {
-        if queues.lines.is_empty() && self.grants.is_empty() {
-            return;
-        }
-        for (class, heads) in LaneClass::ALL.into_iter().zip([view.interactive, view.maintenance]) {
-            if heads[LaneKind::HeavyInit as usize].is_none() {
-                self.shared.heavy.let_go(self, &mut queues.lines, class);
-            }
-        }
     }
 
     /// Takes the head of a lane that may run, with what it needs of process-wide things. None: it was taken out just now.
