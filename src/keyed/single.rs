@@ -32,9 +32,10 @@ use std::fmt;
 ///
 /// ```
 /// use shardrun::{Caches, Retain, Runtime};
+/// use std::convert::Infallible;
 ///
 /// let runtime = Runtime::builder().workers(2).build()?;
-/// let trees = Caches::new(&runtime).single_flight::<&str, u64>(1, Retain::count(100))?;
+/// let trees = Caches::new(&runtime).single_flight::<&str, u64, Infallible>(1, Retain::count(100))?;
 /// assert_eq!(*trees.get("main", 7, |_| Ok(70)).wait()?, 70);
 /// assert_eq!(*trees.get("main", 5, |_| unreachable!("7 is newer")).wait()?, 70);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
