@@ -59,7 +59,6 @@ const BOTH: &[Seeded] = &[
     ("lanes.leave_without_judging", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.release_without_ticket", "models::lanes_word::two_writers_each_run_once_and_never_together"),
     ("lanes.take_by_store", "models::lanes_word::what_is_submitted_beside_a_close_runs_or_is_refused"),
-    ("lanes.turn_over_turn", "models::lanes_word::runners_that_go_on_with_an_actor_take_turns"),
     ("lanes.first_without_look", "models::lanes_cells::who_stands_first_is_taken_once"),
     ("lanes.retire_looks_first", "models::lanes_word::nothing_is_retired_under_a_submission"),
     ("lanes.fatal_after_release", "models::lanes_word::nothing_runs_after_a_writer_has_panicked"),
@@ -74,6 +73,7 @@ const BOTH: &[Seeded] = &[
 /// Bugs that loom alone must notice: fences, orderings, and what needs one schedule of very many.
 #[cfg(shardrun_loom)]
 const ALONE: &[Seeded] = &[
+    ("lanes.turn_over_turn", "models::lanes_word::runners_that_go_on_with_an_actor_take_turns"),
     ("shelf.evict_without_claim", "models::keyed_shelf::an_entry_is_put_in_while_it_is_evicted_and_pushed_out"),
     ("dag.word.open_relaxed", "models::keyed_dag::the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut"),
     ("park.push_without_barrier", "models::runtime_parking::two_sleepers_two_submitters"),
