@@ -23,6 +23,9 @@ use std::hash::Hash;
 /// happens only if to compare keys changes it.
 const TRIES: usize = 1_000;
 
+/// As many threads may look at the map at once while an executor is closed.
+const LOOKERS: u64 = 64;
+
 /// Why an actor was not registered.
 #[non_exhaustive]
 pub enum RegisterError<K, C> {
@@ -152,7 +155,25 @@ where
                 }
             }
         }
+        self.push_out();
         taken
+    }
+
+    /// Sees to it that the lists that this thread has thrown away go, which hold actors, and so the executor and this map.
+    ///
+    /// The map frees a batch once it has an entry for each thread that looks at the map: here come some that hold nothing.
+    fn push_out(&self) {
+        let guard = self.map.guard();
+        let nothing = Arc::new(List { actors: Box::new([]), let_go: let_go::<K, C> });
+        for hash in 0..LOOKERS {
+            let put = |current: Option<(&u64, &Arc<List<K, C>>)>| match current {
+                None => Operation::Insert(nothing.clone()),
+                Some(_) => Operation::Abort(()),
+            };
+            self.map.compute(hash, put, &guard);
+            let _ = self.map.remove_if(&hash, |_, list| Arc::ptr_eq(list, &nothing), &guard);
+        }
+        guard.flush();
     }
 
     /// The actor of a registration, by the hash of its key.
