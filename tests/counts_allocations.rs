@@ -3,14 +3,16 @@
 
 #[path = "support/memory_host.rs"]
 mod host;
+#[path = "support/plain_host.rs"]
+mod plain_host;
 
 use host::Memory;
+use plain_host::Plain;
 use shardrun::{
-    CountedRun, Dependencies, Driver, Host, Moved, Plan, Removed, Request, Runtime, StageCx, Stages, TaskId,
+    CountedRun, Dependencies, Driver, Host, Moved, Plan, Pool, Removed, Request, Runtime, StageCx, Stages, TaskId,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -179,39 +181,13 @@ impl Hash for Name {
     }
 }
 
-/// Every file is there, and is blocked by the next but one that has its parity.
-struct Named;
-
-impl Host for Named {
-    type File = Name;
-    type Text = ();
-    type Source = ();
-    type Analysis = ();
-    type Artifact = ();
-    type Profile = u8;
-    type Error = Infallible;
-
-    fn load(&self, _: &Name) -> Result<Option<()>, Infallible> {
-        Ok(Some(()))
-    }
-
-    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
-        Ok(())
-    }
-}
+/// Every file is there, and nothing is done for it.
+type Named = Plain<Name>;
 
 /// What the end of a generation allocates and how often it looks at names, beside `others` files with requests and edges that wait.
 fn of_a_sweep(others: u64, end: impl Fn(&Stages<Named>, &Name)) -> (u64, u64) {
     let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
-    let stages = Stages::builder(&runtime, Named).seed(1).expect_files(20_000).build();
+    let stages = Stages::builder(&runtime, Plain::new()).seed(1).expect_files(20_000).build();
     let wait_for = |file: u64| {
         let blocker = Dependencies::none().with_blockers([Name(file + 2)]);
         let _ = stages.register_resolved_deps(&Name(file), blocker);

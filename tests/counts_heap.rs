@@ -2,48 +2,17 @@
 //! It does not count what the allocator keeps beside its blocks. One test alone stands here, since it counts all threads.
 
 use shardrun::{Host, Pool, Request, Runtime, StageCx, Stages};
-use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 
 #[path = "support/live_bytes.rs"]
 mod live_bytes;
+#[path = "support/plain_host.rs"]
+mod plain_host;
 
 use live_bytes::LIVE;
+use plain_host::Plain;
 
-/// Its values are as small as can be, so that what is counted is the engine's.
-struct Memory;
-
-impl Host for Memory {
-    type File = u64;
-    type Text = ();
-    type Source = ();
-    type Analysis = ();
-    type Artifact = ();
-    type Profile = u8;
-    type Error = Infallible;
-
-    fn load(&self, _: &u64) -> Result<Option<()>, Infallible> {
-        Ok(Some(()))
-    }
-
-    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
-        Ok(())
-    }
-
-    fn source_pool(&self) -> Pool {
-        Pool::Workers
-    }
-}
-
-fn ask(scheduler: &Stages<Memory>, files: std::ops::Range<u64>) {
+fn ask(scheduler: &Stages<Plain<u64>>, files: std::ops::Range<u64>) {
     for file in files {
         scheduler.submit_request(Request::source(file)).wait().expect("the stage does not fail");
     }
@@ -53,7 +22,7 @@ fn bytes_per_file(workers: usize) -> f64 {
     // Many, beside what each worker keeps for its queues, which is no file's.
     const FILES: u64 = 100_000;
     let runtime = Runtime::builder().workers(workers).build().expect("the runtime starts");
-    let scheduler = Stages::new(&runtime, Memory);
+    let scheduler = Stages::new(&runtime, Plain::new());
     ask(&scheduler, 0..1);
     let before = LIVE.load(Ordering::SeqCst);
     ask(&scheduler, 1..FILES + 1);

@@ -1,31 +1,14 @@
 //! What sleeping futures keep in memory once they are over, or can never be woken: bytes alive, told by the allocator.
 
 use shardrun::{CancellationToken, Runtime};
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicIsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
-struct Counting;
+#[path = "support/live_bytes.rs"]
+mod live_bytes;
 
-static ALIVE: AtomicIsize = AtomicIsize::new(0);
-
-// SAFETY: everything is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise is the system's.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        ALIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
-        // SAFETY: the caller's promise is the system's.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use live_bytes::LIVE;
 
 /// One test of this file at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -36,12 +19,12 @@ fn alone() -> MutexGuard<'static, ()> {
 const LARGE: usize = 16 << 10;
 
 /// What `futures` of `LARGE` bytes each leave alive while their runtime lives on, in futures.
-fn left_by(futures: impl FnOnce(&Runtime)) -> isize {
+fn left_by(futures: impl FnOnce(&Runtime)) -> i64 {
     let _alone = alone();
     let runtime = Runtime::builder().workers(2).io_threads(0).build().unwrap();
-    let before = ALIVE.load(Ordering::Relaxed);
+    let before = LIVE.load(Ordering::Relaxed);
     futures(&runtime);
-    (ALIVE.load(Ordering::Relaxed) - before) / LARGE as isize
+    (LIVE.load(Ordering::Relaxed) - before) / LARGE as i64
 }
 
 #[test]

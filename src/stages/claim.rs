@@ -104,47 +104,15 @@ impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Drop for Claim<'_, T, H,
 mod tests {
     use super::*;
     use crate::flight::broken;
-    use crate::runtime::{Driver, Pool, Runtime};
-    use crate::stages::{Request, StageCx, Stages};
-    use std::convert::Infallible;
+    use crate::runtime::{Driver, Runtime};
+    use crate::stages::plain_host::Plain;
+    use crate::stages::{Request, Stages};
     use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    struct Plain;
-
-    impl Host for Plain {
-        type File = u8;
-        type Text = ();
-        type Source = ();
-        type Analysis = ();
-        type Artifact = ();
-        type Profile = u8;
-        type Error = Infallible;
-
-        fn load(&self, _: &u8) -> Result<Option<()>, Infallible> {
-            Ok(Some(()))
-        }
-
-        fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
-            Ok(())
-        }
-
-        fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
-            Ok(())
-        }
-
-        fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
-            Ok(())
-        }
-
-        fn source_pool(&self) -> Pool {
-            Pool::Workers
-        }
-    }
 
     #[test]
     fn b53_a_bug_of_the_engine_between_claim_and_seal_answers_who_waits() {
         let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
-        let stages = Stages::new(&runtime, Plain);
+        let stages = Stages::new(&runtime, Plain::<u8>::new());
         let mut handle = stages.submit_request(Request::artifact(7, 1));
         assert!(broken(|| runtime.drive_one()));
         let Some(Err(StageError::Interrupted(why))) = handle.try_get() else { panic!("nobody else would ever answer") };
@@ -156,13 +124,13 @@ mod tests {
     fn b53_a_panic_of_the_engine_while_it_holds_a_claim_answers_who_waits() {
         for told in [false, true] {
             let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
-            let stages = Stages::new(&runtime, Plain);
+            let stages = Stages::new(&runtime, Plain::<u8>::new());
             let mut handles = [0, 1].map(|_| stages.submit_request(Request::analysis(7)));
             let core = stages.core();
             let slot = core.live(core.stripes.hash(&7).unwrap(), &7).unwrap().unwrap();
             let revision = slot.visible(&crate::sync::epoch::pin()).unwrap().share();
             revision.source.word().claim_wanted().unwrap();
-            let fail = |error: &StageError<Plain>| revision.fail_after_source(slot.shared(), error);
+            let fail = |error: &StageError<Plain<u8>>| revision.fail_after_source(slot.shared(), error);
             let part = (&revision.source, &revision.origins.source);
             let unwound = catch_unwind(AssertUnwindSafe(|| {
                 hold(&slot, part, &fail, |claim| {

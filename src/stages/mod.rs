@@ -23,6 +23,9 @@ mod line;
 mod needed;
 mod needs;
 mod origin;
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+#[path = "../../tests/support/plain_host.rs"]
+mod plain_host;
 mod publish;
 mod quiesce;
 mod read;

@@ -275,46 +275,14 @@ impl<H: Host> Answers<H> {
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
     use crate::flight::Interrupt;
-    use crate::runtime::{Driver, Pool, Runtime};
-    use crate::stages::{Dependencies, Host, Registered, Request, StageCx, StageError, Stages};
-    use std::convert::Infallible;
-
-    struct Plain;
-
-    impl Host for Plain {
-        type File = u8;
-        type Text = ();
-        type Source = ();
-        type Analysis = ();
-        type Artifact = ();
-        type Profile = u8;
-        type Error = Infallible;
-
-        fn load(&self, _: &u8) -> Result<Option<()>, Infallible> {
-            Ok(Some(()))
-        }
-
-        fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
-            Ok(())
-        }
-
-        fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
-            Ok(())
-        }
-
-        fn artifact(&self, _: &StageCx<'_, Self>, _: &u8, (): &(), (): &()) -> Result<(), Infallible> {
-            Ok(())
-        }
-
-        fn source_pool(&self) -> Pool {
-            Pool::Workers
-        }
-    }
+    use crate::runtime::{Driver, Runtime};
+    use crate::stages::plain_host::Plain;
+    use crate::stages::{Dependencies, Registered, Request, StageError, Stages};
 
     #[test]
     fn b107_a_blocker_that_as_many_want_as_can_be_counted_fails_its_owner_typed() {
         let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
-        let stages = Stages::new(&runtime, Plain);
+        let stages = Stages::new(&runtime, Plain::<u8>::new());
         let artifact = || stages.submit_request(Request::artifact(1, 0)).wait();
         stages.submit_request(Request::source(2)).wait().unwrap();
         stages.submit_request(Request::analysis(1)).wait().unwrap();
