@@ -105,8 +105,18 @@ where
         self.map.pin().get(&hash).cloned()
     }
 
-    /// Replaces the list of a hash, if it still is the one that was seen.
+    /// Replaces the list of a hash, if it still is the one that was seen, and has the map throw that away.
     fn replace(&self, hash: u64, seen: Option<&Arc<List<K, C>>>, actors: Vec<Arc<Actor<K, C>>>) -> bool {
+        let done = self.put(hash, seen, actors);
+        // A list that is replaced holds actors that may be gone: it must not lie about until the map has thrown away more.
+        if seen.is_some() {
+            self.map.guard().flush();
+        }
+        done
+    }
+
+    /// As [`replace`](Self::replace), and leaves it to the caller that the list does not lie about.
+    fn put(&self, hash: u64, seen: Option<&Arc<List<K, C>>>, actors: Vec<Arc<Actor<K, C>>>) -> bool {
         let empty = actors.is_empty();
         let next = Arc::new(List { actors: actors.into(), let_go: let_go::<K, C> });
         let guard = self.map.guard();
@@ -122,13 +132,7 @@ where
                 (true, false) => Operation::Insert(next.clone()),
             }
         };
-        let done = self.map.compute(hash, replace, &guard);
-        let done = !matches!(done, Compute::Aborted(()));
-        // A list that is replaced holds actors that may be gone: it must not lie about until the map has thrown away more.
-        if seen.is_some() {
-            guard.flush();
-        }
-        done
+        !matches!(self.map.compute(hash, replace, &guard), Compute::Aborted(()))
     }
 
     /// How many actors are registered.
@@ -148,7 +152,7 @@ where
         let hashes: Vec<u64> = self.map.pin().keys().copied().collect();
         for hash in hashes {
             while let Some(seen) = self.list(hash) {
-                if self.replace(hash, Some(&seen), Vec::new()) {
+                if self.put(hash, Some(&seen), Vec::new()) {
                     self.count.fetch_sub(seen.actors.len(), Ordering::Relaxed);
                     taken.extend(seen.actors.iter().cloned());
                     break;
