@@ -1,18 +1,17 @@
-//! Batches: one ticket for many members, which yields a few and queues itself again, and the handle of what was asked together.
+//! Batches: one ticket for many members of one kind, and the handle of what was asked together.
 //! It does not know what the members ask for.
 #![forbid(unsafe_code)]
 
 use super::error::StageError;
 use super::host::{Host, Stage};
+use super::many::{self, Pieces};
 use super::request::{StageHandle, StageValue};
 use super::run::After;
 use super::shared::Shared;
 use super::slot::{Kind, Slot};
 use super::ticket;
 use crate::flight::Killed;
-use crate::runtime::Job;
 use crate::sync::Arc;
-use crate::sync::atomic::{AtomicUsize, Ordering};
 use smallvec::SmallVec;
 use std::fmt;
 use std::future::Future;
@@ -20,19 +19,11 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// Members that one popping of a batch's ticket runs, taken one by one: what is not begun yet is free for others.
-pub(crate) const CHUNK: usize = 4;
-
 /// The members of a batch that ask for one stage at one priority.
 struct Members<H: Host> {
-    slots: Vec<Arc<Slot<H>>>,
+    slots: Slots<H>,
     kind: Kind,
-    /// The first that nobody has taken.
-    next: AtomicUsize,
 }
-
-/// The ticket of a batch. At most one is out.
-struct BatchTicket<H: Host>(Option<Arc<Members<H>>>);
 
 /// Slots that share a ticket.
 type Slots<H> = Vec<Arc<Slot<H>>>;
@@ -68,7 +59,7 @@ impl<H: Host> Posts<H> {
                 [slot] => slot.post(kind),
                 [first, ..] => {
                     let stripe = first.stripe.clone();
-                    queue(&stripe.shared, Arc::new(Members { slots, kind, next: AtomicUsize::new(0) }));
+                    many::push(&stripe.shared, Members { slots, kind });
                 }
                 [] => {}
             }
@@ -76,38 +67,27 @@ impl<H: Host> Posts<H> {
     }
 }
 
-fn queue<H: Host>(shared: &Shared<H>, members: Arc<Members<H>>) {
-    let place = shared.place(members.kind);
-    let ticket = BatchTicket(Some(members));
-    drop(shared.spawner.push(place, Job::new(move || ticket.run())));
-}
+impl<H: Host> Pieces for Members<H> {
+    type Host = H;
 
-impl<H: Host> BatchTicket<H> {
-    fn run(mut self) {
-        let Some(members) = self.0.take() else { return };
-        for taken in 0..CHUNK {
-            // ordering: each member is taken by one popper; what it does is in the slot and was published with the ticket.
-            let at = members.next.fetch_add(1, Ordering::Relaxed);
-            let Some(slot) = members.slots.get(at) else { return };
-            let more = at + 1 < members.slots.len();
-            if taken == 0 && more {
-                // The ticket is out again before the first member runs, so that an idle worker finds the others.
-                queue(slot.shared(), members.clone());
-            }
-            let after = if taken + 1 == CHUNK || !more { After::Return } else { After::Stay };
-            ticket::look(slot, members.kind, after);
-        }
+    fn shared(&self) -> &Shared<H> {
+        self.slots[0].shared()
     }
-}
 
-impl<H: Host> Drop for BatchTicket<H> {
-    /// The runtime has thrown the ticket away: nobody will run the members that are left.
-    fn drop(&mut self) {
-        let Some(members) = self.0.take() else { return };
-        let first = members.next.fetch_add(members.slots.len(), Ordering::Relaxed);
-        for slot in members.slots.iter().skip(first) {
-            slot.end(Killed::Shutdown);
-        }
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn run(&self, at: usize, after: After) {
+        ticket::look(&self.slots[at], self.kind, after);
+    }
+
+    fn end(&self, first: usize) {
+        self.slots[first..].iter().for_each(|slot| slot.end(Killed::Shutdown));
     }
 }
 

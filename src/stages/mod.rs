@@ -20,6 +20,7 @@ mod leases;
 mod lifecycle;
 mod limbo;
 mod line;
+mod many;
 mod needed;
 mod needs;
 mod origin;

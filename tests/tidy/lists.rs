@@ -163,7 +163,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/shared.rs", "flags and counts that no protocol rests on"),
     ("src/stages/stripe.rs", "numbers of lives, each given once"),
     ("src/stages/world.rs", "the pointer to the present world, with the argument of each edge beside it"),
-    ("src/stages/batch.rs", "the cursor of a batch's ticket"),
+    ("src/stages/many.rs", "the cursor of a ticket for many"),
     ("src/stages/table.rs", "counts that no protocol rests on"),
     ("src/stages/trie.rs", "the cells of the trie, with who may change one above"),
     ("src/stages/edges/boxed.rs", "what is made on demand"),
@@ -172,7 +172,6 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/edges/node.rs", "who depends on a file no more"),
     ("src/stages/edges/place.rs", "a value that is exchanged, with the argument of each edge beside it"),
     ("src/stages/edges/target.rs", "the word of an edge, with the argument of each transition beside it"),
-    ("src/stages/ready.rs", "the cursor of Artifacts that are ready together"),
 ];
 
 /// Files that may hold a lock.
