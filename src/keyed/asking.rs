@@ -194,20 +194,11 @@ impl<M: Memo> Asking<'_, M> {
             let waiter = Waiter::<M>::new();
             let charged = self.unit == Unit::Held;
             let build = Build::new((core, &node), &open.wish, open.work, waiter.clone(), charged);
-            let mut next = seen.clone();
-            match at {
-                Some(at) => next[at] = Entry::Flying(build.clone()),
-                None => next.push(Entry::Flying(build.clone())),
+            match core.begin(&seen, at, &build) {
+                Ok(()) => return Ok((Begun::Flying(waiter, build), Asked::Begun)),
+                // Somebody was faster.
+                Err(work) => open.work = work,
             }
-            if core.table.exchange(open.hash, &seen, &next) {
-                core.shared.tallies.one(Tally::Miss);
-                build.push();
-                core.shared.clear_yard();
-                return Ok((Begun::Flying(waiter, build), Asked::Begun));
-            }
-            // Somebody was faster.
-            let Some(work) = build.give_up() else { unreachable!("nobody else has seen it") };
-            open.work = work;
         }
     }
 

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::bucket::{Entry, Seen};
-use super::build::Build;
+use super::build::{Build, Work};
 use super::counters::{CacheCounters, Tally};
 use super::memo::Memo;
 use super::node::Node;
@@ -83,6 +83,24 @@ impl<M: Memo> Core<M> {
             None => 0,
         };
         shelf.takes(weight).then_some(weight)
+    }
+
+    /// Begins a computation in the place of the entry `at` of what was seen under its hash, or beside all of that. Its work back if
+    /// something else stands there now.
+    pub(crate) fn begin(&self, seen: &Seen<M>, at: Option<usize>, build: &Arc<Build<M>>) -> Result<(), Work<M>> {
+        let (mut next, entry) = (seen.clone(), Entry::Flying(build.clone()));
+        match at {
+            Some(at) => next[at] = entry,
+            None => next.push(entry),
+        }
+        if !self.table.exchange(build.node().hash, seen, &next) {
+            let Some(work) = build.give_up() else { unreachable!("nobody else has seen it") };
+            return Err(work);
+        }
+        self.shared.tallies.one(Tally::Miss);
+        build.push();
+        self.shared.clear_yard();
+        Ok(())
     }
 
     /// A computation is over: its identity has a kept value now, or none. What has come in its place is left alone.

@@ -125,20 +125,11 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlig
             }
             let (waiter, charged) = (Waiter::<Typed<K, V, E>>::new(), unit.is_some());
             let build = Build::new((core, node), &Wish::default(), work, waiter.clone(), charged);
-            let mut next = seen.clone();
-            match stands.flying {
-                Some(at) => next[at] = Entry::Flying(build.clone()),
-                None => next.push(Entry::Flying(build.clone())),
+            match core.begin(&seen, stands.flying, &build) {
+                Ok(()) => return Handle::pending(waiter, build as Arc<dyn FlightRef>),
+                // Somebody was faster.
+                Err(back) => work = back,
             }
-            if core.table.exchange(node.hash, &seen, &next) {
-                core.shared.tallies.one(Tally::Miss);
-                build.push();
-                core.shared.clear_yard();
-                return Handle::pending(waiter, build as Arc<dyn FlightRef>);
-            }
-            // Somebody was faster.
-            let Some(back) = build.give_up() else { unreachable!("nobody else has seen it") };
-            work = back;
         };
         if let Some((budget, true)) = unit {
             budget.release(1);
