@@ -11,7 +11,8 @@ use shardrun::{
 use std::cell::{Cell, RefCell};
 use std::error::Error;
 use std::hash::{Hash, Hasher};
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -201,6 +202,45 @@ fn b26_b27_b28_everything_may_be_called_on_other_keys_from_inside_everything() {
     });
     *LOOKS.lock().unwrap() = None;
     assert_eq!(lanes.liveness().phantoms, 0);
+}
+
+/// Says when it is dropped.
+struct Tells(Sender<()>);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn b99_what_a_removed_actor_held_goes_though_others_never_stop_looking() {
+    /// Lets the lookers go, also when the test fails.
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let runtime = Runtime::builder().workers(1).io_threads(1).build().unwrap();
+    let lanes: Lanes<u32, Tells> = Lanes::new(&runtime, LanesConfig::preset(1, 1, 1, 1)).unwrap();
+    let (tell, told) = channel();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = (lanes.is_registered(&0), lanes.is_registered(&1));
+                }
+            });
+        }
+        let _over = Over(&over);
+        for round in 0..1_000 {
+            assert!(lanes.register(1, Tells(tell.clone())));
+            assert!(lanes.remove(&1));
+            told.recv_timeout(SOON).unwrap_or_else(|_| panic!("the context of round {round} was not dropped"));
+        }
+    });
 }
 
 #[test]

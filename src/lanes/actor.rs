@@ -7,6 +7,7 @@ use super::barrier;
 use super::cancel::{self, CancelOutcome};
 use super::cell::JobPhase;
 use super::executor::Shared;
+use super::first::First;
 use super::heavy::Grants;
 use super::job::{JobRef, Meta, taken};
 use super::keys::Keys;
@@ -49,6 +50,8 @@ pub(super) struct Actor<K, C> {
     /// Why it is closed: an index of [`Actor::why_closed`].
     closed_for: AtomicU64,
     room: OnceLock<Box<Room>>,
+    /// Itself, while it is registered.
+    pub(super) kept: First<Self>,
     pub(super) options: ActorOptions,
     pub(super) incarnation: u64,
     pub(super) hash: u64,
@@ -105,6 +108,7 @@ where
             aged: AtomicBool::new(false),
             closed_for: AtomicU64::new(0),
             room: OnceLock::new(),
+            kept: First::new(),
             options,
             incarnation,
             hash,

@@ -1,5 +1,5 @@
-//! The head of a run queue in one word: what stands alone in line costs no block of the queue behind it.
-//! It does not know what stands behind it.
+//! A place for one counted reference, in one word: the head of a run queue, whose block is not touched for who stands alone in
+//! line, and what keeps a registered actor. It does not know what stands behind it, nor why one is kept.
 
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicPtr, Ordering};

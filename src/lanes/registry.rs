@@ -1,9 +1,9 @@
 //! The registry: which key has which actor. It is the only one there is, so nothing can come out of step with it.
 //! It does not know what an actor is for; keys are hashed and compared outside the map, which knows only hashes.
 //!
-//! The map holds, for each hash, the list of its actors, which is never changed but replaced as a whole. A list that the map
-//! throws away drops its closed actors on a thread of the runtime: keys and contexts are the host's, and the map's own clean-up
-//! runs inside anybody's guard.
+//! The map holds, for each hash, the list of its actors, which is never changed but replaced as a whole. A list owns nobody: what
+//! the map has thrown away may lie about until others have, and an actor leads to its executor, and so to the map. A registered
+//! actor is kept by itself, until it is taken out.
 
 #![forbid(unsafe_code)]
 
@@ -11,9 +11,9 @@ use super::actor::Actor;
 use super::lanes::ActorRef;
 use crate::flight::{contained, trampoline};
 use crate::runtime::{Job, Place, Priority};
-use crate::sync::Arc;
-use crate::sync::map::{self, ByHash, Compute, Guard, Operation};
+use crate::sync::map::{self, ByHash, Compute, Operation};
 use crate::sync::stat::{AtomicUsize, Ordering};
+use crate::sync::{Arc, Weak};
 use ahash::RandomState;
 use std::error::Error;
 use std::fmt;
@@ -22,9 +22,6 @@ use std::hash::Hash;
 /// How often a list may change under one who is about to replace it. Others change it now and then; that it never stands still
 /// happens only if to compare keys changes it.
 const TRIES: usize = 1_000;
-
-/// As many threads may look at the map at once while an executor is closed.
-const LOOKERS: u64 = 64;
 
 /// Why an actor was not registered.
 #[non_exhaustive]
@@ -56,18 +53,25 @@ impl<K, C> fmt::Display for RegisterError<K, C> {
 impl<K, C> Error for RegisterError<K, C> {}
 
 /// The actors of one hash.
-struct List<K, C> {
-    actors: Box<[Arc<Actor<K, C>>]>,
-    let_go: fn(Arc<Actor<K, C>>),
+struct List<K, C>(Box<[Weak<Actor<K, C>>]>);
+
+impl<K, C> List<K, C> {
+    /// Those that are there still, closed ones among them.
+    fn actors(&self) -> impl Iterator<Item = Arc<Actor<K, C>>> {
+        self.0.iter().filter_map(Weak::upgrade)
+    }
 }
 
-impl<K, C> Drop for List<K, C> {
-    fn drop(&mut self) {
-        for actor in std::mem::take(&mut self.actors) {
-            if actor.word.look().is_closed() {
-                (self.let_go)(actor);
+impl<K: 'static, C: 'static> List<K, C> {
+    /// The first that is wanted. Of one that is not, this look may be what has kept it last.
+    fn pick(&self, wanted: impl Fn(&Actor<K, C>) -> bool) -> Option<Arc<Actor<K, C>>> {
+        for actor in self.actors() {
+            if wanted(&actor) {
+                return Some(actor);
             }
+            trampoline::dispose(actor);
         }
+        None
     }
 }
 
@@ -105,34 +109,22 @@ where
         self.map.pin().get(&hash).cloned()
     }
 
-    /// Replaces the list of a hash, if it still is the one that was seen, and has the map throw that away.
-    fn replace(&self, hash: u64, seen: Option<&Arc<List<K, C>>>, actors: Vec<Arc<Actor<K, C>>>) -> bool {
-        let done = self.put(hash, seen, actors);
-        // A list that is replaced holds actors that may be gone: it must not lie about until the map has thrown away more.
-        if seen.is_some() {
-            self.map.guard().flush();
-        }
-        done
-    }
-
-    /// As [`replace`](Self::replace), and leaves it to the caller that the list does not lie about.
-    fn put(&self, hash: u64, seen: Option<&Arc<List<K, C>>>, actors: Vec<Arc<Actor<K, C>>>) -> bool {
-        let empty = actors.is_empty();
-        let next = Arc::new(List { actors: actors.into(), let_go: let_go::<K, C> });
-        let guard = self.map.guard();
+    /// Replaces the list of a hash, if it still is the one that was seen.
+    fn replace(&self, hash: u64, seen: Option<&Arc<List<K, C>>>, actors: &[Arc<Actor<K, C>>]) -> bool {
+        let next = Arc::new(List(actors.iter().map(Arc::downgrade).collect()));
         let replace = |current: Option<(&u64, &Arc<List<K, C>>)>| {
             let same = match (current, seen) {
                 (Some((_, current)), Some(seen)) => Arc::ptr_eq(current, seen),
                 (None, None) => true,
                 _ => false,
             };
-            match (same, empty) {
+            match (same, actors.is_empty()) {
                 (false, _) => Operation::Abort(()),
                 (true, true) => Operation::Remove,
                 (true, false) => Operation::Insert(next.clone()),
             }
         };
-        !matches!(self.map.compute(hash, replace, &guard), Compute::Aborted(()))
+        !matches!(self.map.pin().compute(hash, replace), Compute::Aborted(()))
     }
 
     /// How many actors are registered.
@@ -143,7 +135,10 @@ where
     /// All actors that are registered, in no order.
     pub(super) fn all(&self) -> Vec<Arc<Actor<K, C>>> {
         let lists: Vec<_> = self.map.pin().values().cloned().collect();
-        lists.iter().flat_map(|list| list.actors.iter().filter(|actor| is_listed(actor)).cloned()).collect()
+        let (listed, others): (Vec<_>, Vec<_>) =
+            lists.iter().flat_map(|list| list.actors()).partition(|actor| is_listed(actor));
+        trampoline::dispose(others);
+        listed
     }
 
     /// Takes all actors out.
@@ -152,52 +147,35 @@ where
         let hashes: Vec<u64> = self.map.pin().keys().copied().collect();
         for hash in hashes {
             while let Some(seen) = self.list(hash) {
-                if self.put(hash, Some(&seen), Vec::new()) {
-                    self.count.fetch_sub(seen.actors.len(), Ordering::Relaxed);
-                    taken.extend(seen.actors.iter().cloned());
+                if self.replace(hash, Some(&seen), &[]) {
+                    self.count.fetch_sub(seen.0.len(), Ordering::Relaxed);
+                    taken.extend(seen.actors().inspect(|actor| drop(actor.kept.take())));
                     break;
                 }
             }
         }
-        self.push_out();
         taken
-    }
-
-    /// Sees to it that the lists that this thread has thrown away go, which hold actors, and so the executor and this map.
-    ///
-    /// The map frees a batch once it has an entry for each thread that looks at the map: here come some that hold nothing.
-    fn push_out(&self) {
-        let guard = self.map.guard();
-        let nothing = Arc::new(List { actors: Box::new([]), let_go: let_go::<K, C> });
-        for hash in 0..LOOKERS {
-            let put = |current: Option<(&u64, &Arc<List<K, C>>)>| match current {
-                None => Operation::Insert(nothing.clone()),
-                Some(_) => Operation::Abort(()),
-            };
-            self.map.compute(hash, put, &guard);
-            let _ = self.map.remove_if(&hash, |_, list| Arc::ptr_eq(list, &nothing), &guard);
-        }
-        guard.flush();
     }
 
     /// The actor of a registration, by the hash of its key.
     pub(super) fn by_incarnation(&self, hash: u64, incarnation: u64) -> Option<Arc<Actor<K, C>>> {
-        let list = self.list(hash)?;
-        list.actors.iter().find(|actor| actor.incarnation == incarnation).cloned()
+        self.list(hash)?.pick(|actor| actor.incarnation == incarnation)
     }
 
     /// Takes an actor out, if it is there.
     pub(super) fn remove(&self, actor: &Arc<Actor<K, C>>) {
         while let Some(seen) = self.list(actor.hash) {
-            let rest: Vec<_> = seen.actors.iter().filter(|other| !Arc::ptr_eq(other, actor)).cloned().collect();
-            if rest.len() == seen.actors.len() {
-                return;
-            }
-            if self.replace(actor.hash, Some(&seen), rest) {
+            let (here, rest): (Vec<_>, Vec<_>) = seen.actors().partition(|other| Arc::ptr_eq(other, actor));
+            let replaced = !here.is_empty() && self.replace(actor.hash, Some(&seen), &rest);
+            trampoline::dispose(rest);
+            if replaced {
                 self.count.fetch_sub(1, Ordering::Relaxed);
-                return;
+            }
+            if replaced || here.is_empty() {
+                break;
             }
         }
+        drop(actor.kept.take());
     }
 }
 
@@ -218,29 +196,28 @@ where
 
     /// The actor of a key.
     pub(super) fn find(&self, key: &K) -> Option<Arc<Actor<K, C>>> {
-        let list = self.list(self.hash(key))?;
-        list.actors.iter().find(|actor| is_listed(actor) && actor.key == *key).cloned()
+        self.list(self.hash(key))?.pick(|actor| is_listed(actor) && actor.key == *key)
     }
 
     /// Enters an actor, unless its key has one already: then that one is returned.
     pub(super) fn enter(&self, actor: &Arc<Actor<K, C>>) -> Result<(), RegisterError<K, C>> {
         for _ in 0..TRIES {
             let seen = self.list(actor.hash);
-            let mut actors = Vec::new();
-            let mut stale = 0;
-            for other in seen.iter().flat_map(|list| list.actors.iter()) {
-                if other.key != actor.key {
-                    actors.push(other.clone());
-                } else if is_listed(other) {
-                    return Err(RegisterError::Taken(ActorRef { actor: other.clone() }));
-                } else {
-                    stale += 1;
-                }
-            }
+            let there: Vec<_> = seen.iter().flat_map(|list| list.actors()).collect();
+            let (same, mut actors): (Vec<_>, Vec<_>) = there.into_iter().partition(|other| other.key == actor.key);
+            let (mut listed, stale): (Vec<_>, Vec<_>) = same.into_iter().partition(|other| is_listed(other));
+            let taken = listed.pop();
             actors.push(actor.clone());
-            if self.replace(actor.hash, seen.as_ref(), actors) {
+            let entered = taken.is_none() && self.replace_with(actor, seen.as_ref(), &actors);
+            if entered {
                 self.count.fetch_add(1, Ordering::Relaxed);
-                self.count.fetch_sub(stale, Ordering::Relaxed);
+                self.count.fetch_sub(stale.len(), Ordering::Relaxed);
+            }
+            trampoline::dispose((actors, stale));
+            if let Some(actor) = taken {
+                return Err(RegisterError::Taken(ActorRef { actor }));
+            }
+            if entered {
                 return Ok(());
             }
         }
@@ -251,13 +228,34 @@ where
     pub(super) fn exchange(&self, actor: &Arc<Actor<K, C>>) -> Option<Arc<Actor<K, C>>> {
         for _ in 0..TRIES {
             let seen = self.list(actor.hash)?;
-            let old = seen.actors.iter().find(|other| is_listed(other) && other.key == actor.key)?.clone();
-            let actors =
-                seen.actors.iter().map(|other| if Arc::ptr_eq(other, &old) { actor } else { other }).cloned().collect();
-            if self.replace(actor.hash, Some(&seen), actors) {
-                return Some(old);
+            let mut actors: Vec<_> = seen.actors().collect();
+            let place = actors.iter_mut().find(|other| is_listed(other) && other.key == actor.key);
+            let old = place.map(|place| std::mem::replace(place, actor.clone()));
+            let replaced = old.is_some() && self.replace_with(actor, Some(&seen), &actors);
+            trampoline::dispose(actors);
+            if replaced {
+                drop(old.as_ref().and_then(|old| old.kept.take()));
+            }
+            if replaced || old.is_none() {
+                return old;
             }
         }
         None
+    }
+
+    /// As [`replace`](Self::replace), with an actor among them that is new.
+    fn replace_with(
+        &self,
+        new: &Arc<Actor<K, C>>,
+        seen: Option<&Arc<List<K, C>>>,
+        actors: &[Arc<Actor<K, C>>],
+    ) -> bool {
+        // Before it can be found, and so taken out.
+        let _ = new.kept.put(new.clone());
+        let replaced = self.replace(new.hash, seen, actors);
+        if !replaced {
+            drop(new.kept.take());
+        }
+        replaced
     }
 }
