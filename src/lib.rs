@@ -29,11 +29,11 @@ pub use graph::{
     Wake, policy_fn,
 };
 pub use keyed::{
-    BuildCx, Cache, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches, CachesBuilder,
-    CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined, DagEnd, DagError,
-    DagFailure, DagGate, DagGrown, DagGrowth, DagGrowthEnd, DagGrowthRefused, DagHandle, DagNewNode, DagNode,
-    DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedJob, KeyedView, Retain,
-    SingleFlight, TaskKind, TypeMismatch,
+    BuildCx, Cache, CacheAsking, CacheCounters, CacheError, CacheHandle, CacheId, CacheKey, CacheRequest, Caches,
+    CachesBuilder, CpuConcurrencySemaphore, CpuPermit, Dag, DagBuilder, DagCancel, DagControl, DagCx, DagDeclined,
+    DagEnd, DagError, DagFailure, DagGate, DagGrown, DagGrowth, DagGrowthEnd, DagGrowthRefused, DagHandle, DagNewNode,
+    DagNode, DagNodeEntry, DagRefusal, DagRejected, DagReport, DagSubmitting, Dags, Disposition, KeyedJob, KeyedView,
+    Retain, SingleFlight, TaskKind, TypeMismatch,
 };
 pub use lanes::{
     ActorCounts, ActorOptions, ActorRef, Blocker, CancelOutcome, ClassLiveness, CoalesceKey, JobStatus,

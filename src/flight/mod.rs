@@ -46,6 +46,7 @@ pub(crate) use spawn::spawn_future_with;
 pub(crate) use state::StateWord;
 pub(crate) use target::{Facet, FlightId, FlightRef};
 pub(crate) use task::{Ticket, Ticketed};
+pub(crate) use until::Until;
 pub(crate) use waits::{nudge, self_wait};
 
 // What only the models reach into.

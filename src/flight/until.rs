@@ -9,6 +9,7 @@ use super::target::FlightRef;
 use super::trampoline;
 use crate::runtime::{Job, Place, Priority, Spawner, TimerHandle};
 use crate::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 /// What is watched for one waiter; dropping it ends the watch, and leaves nothing at the token or the timer.
@@ -70,6 +71,26 @@ impl Until {
             }
             let job = Job::new(move || early.end(Interrupt::DeadlinePassed));
             Some(spawner.after_at(Place::workers(Priority::Critical), left, job))
+        });
+        Self { _heard: heard, deadline }
+    }
+
+    /// Wakes who waits for something else once `token` is cancelled, or once the runtime's clock has come to `deadline`, for a caller
+    /// that `may_wait`.
+    pub(crate) fn wakes(
+        waker: &Waker,
+        spawner: &Spawner,
+        token: Option<&CancellationToken>,
+        deadline: Option<Duration>,
+    ) -> Self {
+        let heard = token.map(|token| {
+            let waker = waker.clone();
+            token.on_cancel(move || waker.wake())
+        });
+        let deadline = deadline.map(|deadline| {
+            let (waker, left) = (waker.clone(), deadline.saturating_sub(spawner.now()));
+            let job = Job::new(move || trampoline::wake(Some(waker)));
+            spawner.after_at(Place::workers(Priority::Critical), left, job)
         });
         Self { _heard: heard, deadline }
     }

@@ -5,32 +5,17 @@
 use super::aggregate::Over;
 use super::bucket::Entry;
 use super::build::{Answer, Build, Waiter, Work};
+use super::charge::{Charge, Lack, Unit};
 use super::core::Core;
 use super::counters::Tally;
 use super::cx::BuildCx;
 use super::error::CacheError;
+use super::kind::Disposition;
 use super::memo::Memo;
 use super::node::Node;
-use super::request::{CacheRequest, KeyedView, Wish};
-use crate::admission::Refused;
-use crate::flight::{
-    CancellationToken, FlightRef, Handle, Interrupt, PanicReport, catch, drop_contained, is_active, self_wait,
-};
+use super::request::{CacheRequest, KeyedView, Limits, Wish};
+use crate::flight::{Contained, FlightRef, Handle, Interrupt, catch, drop_contained, is_active, self_wait};
 use crate::sync::Arc;
-use std::time::Duration;
-
-/// How the unit of the budget is had, if a computation begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unit {
-    /// Waits for it.
-    Wait,
-    /// Declines if there is none.
-    Try,
-    /// Needs none: somebody else answers for it, or has it.
-    None,
-    /// Has one in hand.
-    Held,
-}
 
 /// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +28,18 @@ pub(crate) enum Asked {
     Begun,
 }
 
-type Handled<M> = Handle<Arc<<M as Memo>::Value>, CacheError<<M as Memo>::Error>>;
+/// The handle of one who asked.
+pub(crate) type Handled<M> = Handle<Arc<<M as Memo>::Value>, CacheError<<M as Memo>::Error>>;
 
 /// One submission to a cache.
 pub(crate) struct Asking<'a, M: Memo> {
-    pub(crate) core: &'a Arc<Core<M>>,
-    pub(crate) unit: Unit,
+    core: &'a Arc<Core<M>>,
+    charge: Charge<'a>,
+    limits: Limits,
 }
 
 /// A request that is not answered yet.
-struct Open<M: Memo> {
+pub(crate) struct Open<M: Memo> {
     key: Key<M>,
     hash: u64,
     view: KeyedView,
@@ -69,16 +56,16 @@ enum Key<M: Memo> {
 
 /// How a request was taken.
 pub(crate) enum Begun<M: Memo> {
-    /// It is answered.
-    Answer(Answer<M>),
+    /// It is answered; what may be done with a value.
+    Answer(Answer<M>, Disposition),
     /// This one will be told of that flight.
     Flying(Arc<Waiter<M>>, Arc<Build<M>>),
 }
 
 /// How a request stands after one look.
-pub(crate) enum Found<M: Memo> {
-    /// The answer.
-    Answer(Answer<M>),
+enum Found<M: Memo> {
+    /// The answer; what may be done with a value.
+    Answer(Answer<M>, Disposition),
     /// It joined: this one will be told of that flight.
     Joined(Arc<Waiter<M>>, Arc<Build<M>>),
     /// Nothing that it could join.
@@ -106,47 +93,76 @@ impl<M: Memo> Key<M> {
     }
 }
 
-impl<M: Memo> Asking<'_, M> {
-    /// Answers a request. Declined, nothing has been changed.
-    pub(crate) fn ask(
-        self,
-        request: CacheRequest<M::Key>,
-        builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
-    ) -> Result<(Handled<M>, Asked), Refused> {
-        let CacheRequest { key, view, wish, token, deadline } = request;
-        let (begun, asked) = self.look(key, view, wish, builder)?;
-        let handle = match begun {
-            Begun::Answer(answer) => Handle::ready(answer),
-            Begun::Flying(waiter, build) => pending(waiter, build, (token, deadline)),
-        };
-        Ok((handle, asked))
+impl<'a, M: Memo> Asking<'a, M> {
+    pub(crate) fn new(core: &'a Arc<Core<M>>, unit: Unit, limits: Limits) -> Self {
+        Self { core, charge: Charge::new(core.shared.budget.as_ref(), unit), limits }
     }
 
-    /// The same for who needs no handle.
+    /// Answers a request. Declined, nothing has been changed.
+    #[expect(clippy::result_large_err, reason = "the request itself, which a caller that waits goes on with")]
+    pub(crate) fn ask(
+        core: &'a Arc<Core<M>>,
+        unit: Unit,
+        request: CacheRequest<M::Key>,
+        builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
+    ) -> Result<(Handled<M>, Asked), (Lack, Waits<M>)> {
+        let CacheRequest { key, view, wish, limits } = request;
+        let mut asking = Self::new(core, unit, limits);
+        let opened = asking.open(key, view, wish, builder);
+        let (begun, asked) = match opened.map(|open| asking.begin(open)) {
+            Ok(Ok(begun)) => begun,
+            Ok(Err((lack, open))) => return Err((lack, Waits::new(core, open, asking.limits))),
+            Err(answer) => (Begun::Answer(answer, Disposition::Cacheable), Asked::Answered),
+        };
+        Ok((begun.handle(asking.limits), asked))
+    }
+
+    /// The same for who needs no handle, nor a unit.
     pub(crate) fn look(
-        self,
+        core: &'a Arc<Core<M>>,
+        key: M::Key,
+        (view, wish): (KeyedView, Wish),
+        builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
+    ) -> Begun<M> {
+        let mut asking = Self::new(core, Unit::Free, Limits::default());
+        match asking.open(key, view, wish, builder).map(|open| asking.begin(open)) {
+            Ok(Ok((begun, _))) => begun,
+            Ok(Err((lack, open))) => {
+                drop_contained(open);
+                Begun::Answer(Err(lack.why().into()), Disposition::Failed)
+            }
+            Err(answer) => Begun::Answer(answer, Disposition::Cacheable),
+        }
+    }
+
+    /// A request that is not to be answered by what is kept.
+    fn open(
+        &self,
         key: M::Key,
         view: KeyedView,
         wish: Wish,
         builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
-    ) -> Result<(Begun<M>, Asked), Refused> {
+    ) -> Result<Open<M>, Answer<M>> {
         let look = || {
             let hash = self.core.hash(view, &key);
             (hash, self.kept(view, &key, hash))
         };
-        let hash = match catch(look) {
-            Ok((hash, None)) => hash,
-            Ok((_, Some(value))) => return Ok(self.spared((key, builder), Ok(value))),
-            Err(report) => return Ok(self.spared((key, builder), Err(CacheError::Panicked(report)))),
+        let answer = match catch(look) {
+            Ok((hash, None)) => match self.limits.over(&self.core.shared.spawner) {
+                None => return Ok(Open { key: Key::Bare(key), hash, view, wish, work: Box::new(builder) }),
+                Some(why) => Err(why.into()),
+            },
+            Ok((_, Some(value))) => Ok(value),
+            Err(report) => Err(CacheError::Panicked(report)),
         };
-        let open = Open { key: Key::Bare(key), hash, view, wish, work: Box::new(builder) };
-        self.begin(open)
+        drop_contained((key, builder));
+        Err(answer)
     }
 
     /// The answer of a request whose key and builder are not needed.
-    fn spared(&self, rest: impl Sized, answer: Answer<M>) -> (Begun<M>, Asked) {
+    fn spared(rest: impl Sized, answer: Answer<M>, disposition: Disposition) -> (Begun<M>, Asked) {
         drop_contained(rest);
-        (Begun::Answer(answer), Asked::Answered)
+        (Begun::Answer(answer, disposition), Asked::Answered)
     }
 
     /// The kept value, which nearly every request of a warm cache finds. Compares keys under the guard, as a borrowed read does.
@@ -164,7 +180,8 @@ impl<M: Memo> Asking<'_, M> {
         self.core.shared.tallies.one(Tally::Hit);
     }
 
-    fn begin(mut self, mut open: Open<M>) -> Result<(Begun<M>, Asked), Refused> {
+    /// Joins, begins, or finds that it lacks a unit; then the request is given back.
+    fn begin(&mut self, mut open: Open<M>) -> Result<(Begun<M>, Asked), (Lack, Open<M>)> {
         let core = self.core;
         loop {
             let seen = core.table.seen(open.hash);
@@ -173,38 +190,33 @@ impl<M: Memo> Asking<'_, M> {
                 catch(|| seen.iter().position(|entry| entry.node().view == open.view && entry.node().key() == key));
             let at = match at {
                 Ok(at) => at,
-                Err(report) => return Ok(self.panicked(open, report)),
+                Err(report) => {
+                    return Ok(Self::spared(open, Err(CacheError::Panicked(report)), Disposition::Failed));
+                }
             };
             match at.map_or(Found::Nothing, |at| self.join(&seen[at], &open.wish)) {
-                Found::Answer(answer) => {
-                    self.give_back();
-                    return Ok(self.spared(open, answer));
-                }
+                Found::Answer(answer, disposition) => return Ok(Self::spared(open, answer, disposition)),
                 Found::Joined(waiter, build) => {
-                    self.give_back();
                     drop_contained(open);
                     return Ok((Begun::Flying(waiter, build), Asked::Joined));
                 }
                 Found::Nothing => {}
             }
-            if !self.has_unit()? {
-                return Ok(self.spared(open, Err(Interrupt::Stalled.into())));
+            if let Err(lack) = self.charge.take(&self.limits, &core.shared.spawner) {
+                return Err((lack, open));
             }
             let node = open.key.node(core, open.view, open.hash);
             let waiter = Waiter::<M>::new();
-            let charged = self.unit == Unit::Held;
-            let build = Build::new((core, &node), &open.wish, open.work, waiter.clone(), charged);
+            let build = Build::new((core, &node), &open.wish, open.work, waiter.clone(), self.charge.is_held());
             match core.begin(&seen, at, &build) {
-                Ok(()) => return Ok((Begun::Flying(waiter, build), Asked::Begun)),
+                Ok(()) => {
+                    self.charge.begun();
+                    return Ok((Begun::Flying(waiter, build), Asked::Begun));
+                }
                 // Somebody was faster.
                 Err(work) => open.work = work,
             }
         }
-    }
-
-    fn panicked(mut self, open: Open<M>, report: PanicReport) -> (Begun<M>, Asked) {
-        self.give_back();
-        self.spared(open, Err(CacheError::Panicked(report)))
     }
 
     /// Joins what stands under the identity, as far as it can be joined.
@@ -212,12 +224,14 @@ impl<M: Memo> Asking<'_, M> {
         let build = match entry {
             Entry::Kept(node) => {
                 self.hit(node);
-                return node.value().map_or(Found::Nothing, |value| Found::Answer(Ok(value.clone())));
+                return node
+                    .value()
+                    .map_or(Found::Nothing, |value| Found::Answer(Ok(value.clone()), Disposition::Cacheable));
             }
             Entry::Flying(build) => build,
         };
         if is_active(build.id()) {
-            return Found::Answer(Err(CacheError::Reentrant(self_wait(&**build))));
+            return Found::Answer(Err(CacheError::Reentrant(self_wait(&**build))), Disposition::Failed);
         }
         let waiter = Waiter::<M>::new();
         match build.joint.join(waiter.clone()) {
@@ -228,43 +242,58 @@ impl<M: Memo> Asking<'_, M> {
             }
             Err(Over::Value(value)) => {
                 self.core.shared.tallies.one(Tally::Join);
-                Found::Answer(Ok(value))
+                Found::Answer(Ok(value), build.disposition())
             }
             Err(Over::Nothing) => Found::Nothing,
-            Err(Over::Full) => Found::Answer(Err(Interrupt::TooManyWaiters.into())),
+            Err(Over::Full) => Found::Answer(Err(Interrupt::TooManyWaiters.into()), Disposition::Failed),
         }
     }
+}
 
-    /// Sees to it that a unit of the budget is in hand, if one is needed; false if it could never be had by waiting.
-    fn has_unit(&mut self) -> Result<bool, Refused> {
-        let Some(budget) = &self.core.shared.budget else { return Ok(true) };
-        match self.unit {
-            Unit::None | Unit::Held => return Ok(true),
-            Unit::Try if budget.take(1) => {}
-            Unit::Try => return Err(budget.refused(1)),
-            Unit::Wait if budget.take_waiting(1, None).is_ok() => {}
-            Unit::Wait => return Ok(false),
+impl<M: Memo> Begun<M> {
+    fn handle(self, limits: Limits) -> Handled<M> {
+        match self {
+            Self::Answer(answer, _) => Handle::ready(answer),
+            Self::Flying(waiter, build) => pending(waiter, build, &limits),
         }
-        self.unit = Unit::Held;
-        Ok(true)
+    }
+}
+
+/// A request that lacks a unit of the budget.
+pub(crate) struct Waits<M: Memo> {
+    core: Arc<Core<M>>,
+    open: Contained<Option<Open<M>>>,
+    limits: Limits,
+}
+
+impl<M: Memo> Waits<M> {
+    fn new(core: &Arc<Core<M>>, open: Open<M>, limits: Limits) -> Self {
+        Self { core: core.clone(), open: Contained::new(Some(open)), limits }
     }
 
-    /// Gives back the unit that is in hand and not needed.
-    fn give_back(&mut self) {
-        if let (Unit::Held, Some(budget)) = (self.unit, &self.core.shared.budget) {
-            budget.release(1);
-            self.unit = Unit::None;
+    /// Stands in line without a thread, and begins in its turn, or joins.
+    pub(crate) async fn handle(mut self) -> Handled<M> {
+        let shared = &self.core.shared;
+        let mut charge = Charge::new(shared.budget.as_ref(), Unit::Wait);
+        if let Err(lack) = charge.take_async(&self.limits, &shared.spawner).await {
+            return Handle::ready(Err(lack.why().into()));
+        }
+        let open = self.open.take().expect("it is taken once");
+        let mut asking = Asking { core: &self.core, charge, limits: std::mem::take(&mut self.limits) };
+        match asking.begin(open) {
+            Ok((begun, _)) => begun.handle(asking.limits),
+            Err((lack, open)) => {
+                drop_contained(open);
+                Handle::ready(Err(lack.why().into()))
+            }
         }
     }
 }
 
 /// The handle of who waits for a computation.
-fn pending<M: Memo>(
-    waiter: Arc<Waiter<M>>,
-    build: Arc<Build<M>>,
-    (token, deadline): (Option<CancellationToken>, Option<Duration>),
-) -> Handled<M> {
+pub(crate) fn pending<M: Memo>(waiter: Arc<Waiter<M>>, build: Arc<Build<M>>, limits: &Limits) -> Handled<M> {
+    let Limits { token, deadline } = limits;
     let spawner = build.spawner();
     let handle = Handle::pending(waiter, build as Arc<dyn FlightRef>);
-    if token.is_none() && deadline.is_none() { handle } else { handle.until(&spawner, token.as_ref(), deadline) }
+    if token.is_none() && deadline.is_none() { handle } else { handle.until(&spawner, token.as_ref(), *deadline) }
 }

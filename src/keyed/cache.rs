@@ -2,9 +2,11 @@
 //! It does not know how a computation runs, nor which values make room.
 #![forbid(unsafe_code)]
 
-use super::asking::{Asked, Asking, Unit};
+use super::asking::{Asked, Asking};
+use super::awaited::CacheAsking;
 use super::bucket::Entry;
 use super::caches::CacheId;
+use super::charge::{Lack, Unit};
 use super::core::Core;
 use super::counters::{CacheCounters, Tally};
 use super::cx::BuildCx;
@@ -13,7 +15,7 @@ use super::joint::{self, KeyedJob};
 use super::memo::{CacheKey, Typed};
 use super::request::{CacheRequest, KeyedView};
 use crate::admission::Admission;
-use crate::flight::{Handle, Interrupt, catch};
+use crate::flight::{Handle, catch};
 use crate::sync::Arc;
 use std::borrow::Borrow;
 use std::convert::Infallible;
@@ -143,9 +145,9 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> Cache<K, V
         request: impl Into<CacheRequest<K>>,
         builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
     ) -> CacheHandle<V, E> {
-        match self.asking(Unit::Wait).ask(request.into(), builder) {
+        match Asking::ask(&self.core, Unit::Wait, request.into(), builder) {
             Ok((handle, _)) => handle,
-            Err(_) => Handle::ready(Err(Interrupt::Stalled.into())),
+            Err((lack, _)) => Handle::ready(Err(lack.why().into())),
         }
     }
 
@@ -155,10 +157,40 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> Cache<K, V
         request: impl Into<CacheRequest<K>>,
         builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
     ) -> Admission<CacheHandle<V, E>> {
-        match self.asking(Unit::Try).ask(request.into(), builder) {
+        match Asking::ask(&self.core, Unit::Try, request.into(), builder) {
             Ok((handle, Asked::Joined)) => Admission::DedupeJoined(handle),
             Ok((handle, _)) => Admission::Admitted(handle),
-            Err(refused) => Admission::Backpressured(refused),
+            Err((Lack::Declined(refused), _)) => Admission::Backpressured(refused),
+            Err((Lack::Ended(why), _)) => Admission::Admitted(Handle::ready(Err(why.into()))),
+        }
+    }
+
+    /// As [`get_or_build`](Self::get_or_build), for who must not block: a future that asks now, and if the budget is spent stands in line
+    /// from its first poll on. From the moment that it is let in it is an owner of the computation, and dropping it withdraws.
+    ///
+    /// ```
+    /// use shardrun::{CacheRequest, Caches, Retain, Runtime};
+    ///
+    /// let runtime = Runtime::builder().workers(2).build()?;
+    /// let squares = Caches::new(&runtime).cache::<u64, u64>(1, Retain::count(1_000))?;
+    /// let cache = squares.clone();
+    /// let sum = runtime.spawn_future(async move {
+    ///     let three = cache.get_or_build_async(3, |cx| Ok(cx.key() * cx.key())); // both are under way
+    ///     let four = cache.get_or_build_async(CacheRequest::key(4), |cx| Ok(cx.key() * cx.key()));
+    ///     Ok::<_, shardrun::CacheError<_>>(*three.await? + *four.await?)
+    /// });
+    /// assert_eq!(sum.wait()??, 25);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn get_or_build_async(
+        &self,
+        request: impl Into<CacheRequest<K>>,
+        builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
+    ) -> CacheAsking<V, E> {
+        match Asking::ask(&self.core, Unit::Try, request.into(), builder) {
+            Ok((handle, _)) => CacheAsking::owner(handle),
+            Err((Lack::Declined(_), waits)) => CacheAsking::in_line(waits.handle()),
+            Err((Lack::Ended(why), _)) => CacheAsking::owner(Handle::ready(Err(why.into()))),
         }
     }
 
@@ -174,10 +206,6 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> Cache<K, V
         E: Error,
     {
         KeyedJob(Box::new(joint::Asked::new(self.core.clone(), request.into(), builder)))
-    }
-
-    fn asking(&self, unit: Unit) -> Asking<'_, Typed<K, V, E>> {
-        Asking { core: &self.core, unit }
     }
 
     /// Evicts a value: what is kept is dropped once nobody reads it, and what is being computed goes to those alone who have asked for

@@ -2,7 +2,7 @@
 //! It does not know what the step is part of; the types of the cache are forgotten here, off the path of hits.
 #![forbid(unsafe_code)]
 
-use super::asking::{Asking, Begun, Unit};
+use super::asking::{Asking, Begun};
 use super::build::{Build, Waiter};
 use super::core::Core;
 use super::cx::BuildCx;
@@ -111,15 +111,10 @@ where
     fn enter(self: Box<Self>, place: Place) -> Result<Ended, Arc<dyn Owner>> {
         let Self { core, mut request, builder, .. } = *self;
         request.wish = Wish { priority: place.priority, ..request.wish };
-        let asking = Asking { core: &core, unit: Unit::None };
-        match asking.look(request.key, request.view, request.wish, builder) {
-            Ok((Begun::Answer(answer), _)) => Ok(match answer {
-                Ok(_) => Ok(Disposition::Cacheable),
-                Err(error) => Err(failure(&error)),
-            }),
-            Ok((Begun::Flying(waiter, build), _)) => Err(Arc::new(Flying { waiter, build })),
-            // No unit was asked for.
-            Err(_) => Ok(Err(DagFailure::Interrupted(Interrupt::Stalled))),
+        match Asking::look(&core, request.key, (request.view, request.wish), builder) {
+            Begun::Answer(Ok(_), disposition) => Ok(Ok(disposition)),
+            Begun::Answer(Err(error), _) => Ok(Err(failure(&error))),
+            Begun::Flying(waiter, build) => Err(Arc::new(Flying { waiter, build })),
         }
     }
 }

@@ -3,10 +3,12 @@
 
 pub(crate) mod aggregate;
 mod asking;
+mod awaited;
 mod bucket;
 mod build;
 mod cache;
 mod caches;
+mod charge;
 mod core;
 mod counters;
 mod cx;
@@ -24,6 +26,7 @@ mod single;
 mod table;
 mod yard;
 
+pub use awaited::CacheAsking;
 pub use cache::{Cache, CacheHandle};
 pub use caches::{CacheId, Caches, CachesBuilder};
 pub use counters::CacheCounters;

@@ -5,8 +5,8 @@
 use super::kind::TaskKind;
 use super::semaphore::CpuConcurrencySemaphore;
 use crate::admission::RequestContext;
-use crate::flight::CancellationToken;
-use crate::runtime::Priority;
+use crate::flight::{CancellationToken, Interrupt};
+use crate::runtime::{Priority, Spawner};
 use std::fmt;
 use std::time::Duration;
 
@@ -49,8 +49,24 @@ pub struct CacheRequest<K> {
     pub(crate) key: K,
     pub(crate) view: KeyedView,
     pub(crate) wish: Wish,
+    pub(crate) limits: Limits,
+}
+
+/// What may end a request before its time.
+#[derive(Default)]
+pub(crate) struct Limits {
     pub(crate) token: Option<CancellationToken>,
     pub(crate) deadline: Option<Duration>,
+}
+
+impl Limits {
+    /// Why it has ended, if it has.
+    pub(crate) fn over(&self, spawner: &Spawner) -> Option<Interrupt> {
+        if self.token.as_ref().is_some_and(CancellationToken::is_cancelled) {
+            return Some(Interrupt::Cancelled);
+        }
+        self.deadline.filter(|at| *at <= spawner.now()).map(|_| Interrupt::DeadlinePassed)
+    }
 }
 
 /// How a computation is to be run, if this request begins it.
@@ -65,7 +81,7 @@ pub(crate) struct Wish {
 impl<K> CacheRequest<K> {
     /// Asks for the value of `key`, in the default view, at interactive priority.
     pub fn key(key: K) -> Self {
-        Self { key, view: KeyedView::default(), wish: Wish::default(), token: None, deadline: None }
+        Self { key, view: KeyedView::default(), wish: Wish::default(), limits: Limits::default() }
     }
 
     /// In which view.
@@ -100,15 +116,15 @@ impl<K> CacheRequest<K> {
         self
     }
 
-    /// Withdraws this request once `token` is cancelled.
+    /// Withdraws this request once `token` is cancelled; also while it waits for the budget as a future.
     pub fn token(mut self, token: CancellationToken) -> Self {
-        self.token = Some(token);
+        self.limits.token = Some(token);
         self
     }
 
-    /// Withdraws this request once the runtime's clock has come to `deadline`.
+    /// Withdraws this request once the runtime's clock has come to `deadline`; also while it waits for the budget.
     pub fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = Some(deadline);
+        self.limits.deadline = Some(deadline);
         self
     }
 }

@@ -7,17 +7,20 @@
 #![forbid(unsafe_code)]
 
 use super::aggregate::Over;
+use super::asking::{Handled, pending};
+use super::awaited::CacheAsking;
 use super::bucket::Entry;
 use super::build::{Build, Waiter, Work};
 use super::cache::CacheHandle;
+use super::charge::{Charge, Lack, Unit};
 use super::core::Core;
 use super::counters::{CacheCounters, Tally};
 use super::cx::BuildCx;
 use super::error::CacheError;
 use super::memo::{CacheKey, Memo, Typed};
 use super::node::Node;
-use super::request::{KeyedView, Wish};
-use crate::flight::{FlightRef, Handle, Interrupt, catch, drop_contained, is_active, self_wait};
+use super::request::{CacheRequest, KeyedView, Limits, Wish};
+use crate::flight::{Contained, FlightRef, Handle, Interrupt, catch, drop_contained, is_active, self_wait};
 use crate::sync::{Arc, Weak};
 use std::convert::Infallible;
 use std::fmt;
@@ -78,22 +81,59 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlig
         Self { core }
     }
 
-    /// The value of `key` at `generation` or a newer one: the one that is there, the one that is being built, or the one that `builder`
-    /// builds. With a budget a build waits for a unit of it.
+    /// The value of a key at `generation` or a newer one: the one that is there, the one that is being built, or the one that `builder`
+    /// builds. The request says the key, or the key and how urgently, on whose behalf, and what withdraws it; its view counts for
+    /// nothing, since the generation stands for that. With a budget a build waits for a unit of it.
     pub fn get(
         &self,
-        key: K,
+        request: impl Into<CacheRequest<K>>,
         generation: u64,
         builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
     ) -> CacheHandle<V, E>
     where
         V: Clone,
     {
+        match self.ask(Unit::Wait, request.into(), generation, builder) {
+            Ok(handle) => handle,
+            Err((lack, _)) => Handle::ready(Err(lack.why().into())),
+        }
+    }
+
+    /// As [`get`](Self::get), for who must not block: a future that asks now, and if the budget is spent stands in line from its first
+    /// poll on. From the moment that it is let in it is an owner of the build, and dropping it withdraws.
+    pub fn get_async(
+        &self,
+        request: impl Into<CacheRequest<K>>,
+        generation: u64,
+        builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
+    ) -> CacheAsking<V, E>
+    where
+        V: Clone,
+    {
+        match self.ask(Unit::Try, request.into(), generation, builder) {
+            Ok(handle) => CacheAsking::owner(handle),
+            Err((Lack::Declined(_), wish)) => CacheAsking::in_line(in_line(self.core.clone(), wish)),
+            Err((Lack::Ended(why), _)) => CacheAsking::owner(Handle::ready(Err(why.into()))),
+        }
+    }
+
+    #[expect(clippy::type_complexity, reason = "the handle, or why there is none and the wish")]
+    fn ask(
+        &self,
+        unit: Unit,
+        request: CacheRequest<K>,
+        generation: u64,
+        builder: impl FnOnce(&BuildCx<'_, K>) -> Result<V, E> + Send + 'static,
+    ) -> Result<CacheHandle<V, E>, (Lack, Contained<Wished<Typed<K, V, E>>>)>
+    where
+        V: Clone,
+    {
+        let CacheRequest { key, wish, limits, .. } = request;
         let hash = match catch(|| self.core.hash(KeyedView::default(), &key)) {
             Ok(hash) => hash,
             Err(report) => {
                 drop_contained((key, builder));
-                return Handle::ready(Err(CacheError::Panicked(report)));
+                return Ok(Handle::ready(Err(CacheError::Panicked(report))));
             }
         };
         let core = Arc::downgrade(&self.core);
@@ -101,64 +141,13 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlig
             let own = builder(cx)?;
             Ok(newer(&core, (hash, cx.key(), generation)).unwrap_or(own))
         });
-        let node = Node::new(self.core.shared.clone(), key, KeyedView::epoch(generation), hash);
-        self.ask(&Arc::new(node), work)
-    }
-
-    fn ask(&self, node: &Arc<Node<Typed<K, V, E>>>, mut work: Work<Typed<K, V, E>>) -> CacheHandle<V, E> {
-        let (core, generation) = (&self.core, node.view.epoch);
-        let mut unit = core.shared.budget.as_ref().map(|budget| (budget, false));
-        let answer = loop {
-            let seen = core.table.seen(node.hash);
-            let stands = match catch(|| Stands::of(&seen, node.key())) {
-                Ok(stands) => stands,
-                Err(report) => break Handle::ready(Err(CacheError::Panicked(report))),
-            };
-            if let Some(answer) = self.served(&seen, &stands, generation) {
-                break answer;
-            }
-            if let Some((budget, held @ false)) = &mut unit {
-                if budget.take_waiting(1, None).is_err() {
-                    break Handle::ready(Err(Interrupt::Stalled.into()));
-                }
-                *held = true;
-            }
-            let (waiter, charged) = (Waiter::<Typed<K, V, E>>::new(), unit.is_some());
-            let build = Build::new((core, node), &Wish::default(), work, waiter.clone(), charged);
-            match core.begin(&seen, stands.flying, &build) {
-                Ok(()) => return Handle::pending(waiter, build as Arc<dyn FlightRef>),
-                // Somebody was faster.
-                Err(back) => work = back,
-            }
-        };
-        if let Some((budget, true)) = unit {
-            budget.release(1);
+        let node = Arc::new(Node::new(self.core.shared.clone(), key, KeyedView::epoch(generation), hash));
+        let mut wished = Contained::new(Wished { node, work: Some(work), wish, limits });
+        let mut charge = Charge::new(self.core.shared.budget.as_ref(), unit);
+        match wished.answer(&self.core, &mut charge) {
+            Ok(handle) => Ok(handle),
+            Err(lack) => Err((lack, wished)),
         }
-        answer
-    }
-
-    /// The answer from what is there or under way, if that is new enough.
-    fn served(&self, seen: &[Entry<Typed<K, V, E>>], stands: &Stands, generation: u64) -> Option<CacheHandle<V, E>> {
-        let fresh = |at: Option<usize>| Some(&seen[at?]).filter(|entry| entry.node().view.epoch >= generation);
-        let tallies = &self.core.shared.tallies;
-        if let Some(Entry::Kept(node)) = fresh(stands.kept) {
-            node.mark.used();
-            tallies.one(Tally::Hit);
-            return Some(Handle::ready(Ok(node.value()?.clone())));
-        }
-        let Some(Entry::Flying(build)) = fresh(stands.flying) else { return None };
-        if is_active(build.id()) {
-            return Some(Handle::ready(Err(CacheError::Reentrant(self_wait(&**build)))));
-        }
-        let waiter = Waiter::<Typed<K, V, E>>::new();
-        let joined = match build.joint.join(waiter.clone()) {
-            Ok(()) => Handle::pending(waiter, build.clone() as Arc<dyn FlightRef>),
-            Err(Over::Value(value)) => Handle::ready(Ok(value)),
-            Err(Over::Full) => Handle::ready(Err(Interrupt::TooManyWaiters.into())),
-            Err(Over::Nothing) => return None,
-        };
-        tallies.one(Tally::Join);
-        Some(joined)
     }
 
     /// The value that is there, and its generation. Asks for nothing.
@@ -189,6 +178,84 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlig
     pub fn counters(&self) -> CacheCounters {
         self.core.counters()
     }
+}
+
+/// What is wanted: a key at a generation, and what builds it if nothing else serves.
+struct Wished<M: Memo> {
+    node: Arc<Node<M>>,
+    /// Until it is begun.
+    work: Option<Work<M>>,
+    wish: Wish,
+    limits: Limits,
+}
+
+impl<M: Memo> Wished<M> {
+    /// The answer, or that a unit is lacking to begin with.
+    fn answer(&mut self, core: &Arc<Core<M>>, charge: &mut Charge<'_>) -> Result<Handled<M>, Lack> {
+        loop {
+            let seen = core.table.seen(self.node.hash);
+            let stands = match catch(|| Stands::of(&seen, self.node.key())) {
+                Ok(stands) => stands,
+                Err(report) => return Ok(Handle::ready(Err(CacheError::Panicked(report)))),
+            };
+            if let Some(answer) = self.served(core, &seen, &stands) {
+                return Ok(answer);
+            }
+            if let Some(why) = self.limits.over(&core.shared.spawner) {
+                return Err(Lack::Ended(why));
+            }
+            charge.take(&self.limits, &core.shared.spawner)?;
+            let waiter = Waiter::<M>::new();
+            let work = self.work.take().expect("it is there until it is begun");
+            let build = Build::new((core, &self.node), &self.wish, work, waiter.clone(), charge.is_held());
+            match core.begin(&seen, stands.flying, &build) {
+                Ok(()) => {
+                    charge.begun();
+                    return Ok(pending(waiter, build, &self.limits));
+                }
+                // Somebody was faster.
+                Err(back) => self.work = Some(back),
+            }
+        }
+    }
+
+    /// The answer from what is there or under way, if that is new enough.
+    fn served(&self, core: &Core<M>, seen: &[Entry<M>], stands: &Stands) -> Option<Handled<M>> {
+        let generation = self.node.view.epoch;
+        let fresh = |at: Option<usize>| Some(&seen[at?]).filter(|entry| entry.node().view.epoch >= generation);
+        let tallies = &core.shared.tallies;
+        if let Some(Entry::Kept(node)) = fresh(stands.kept) {
+            node.mark.used();
+            tallies.one(Tally::Hit);
+            return Some(Handle::ready(Ok(node.value()?.clone())));
+        }
+        let Some(Entry::Flying(build)) = fresh(stands.flying) else { return None };
+        if is_active(build.id()) {
+            return Some(Handle::ready(Err(CacheError::Reentrant(self_wait(&**build)))));
+        }
+        let waiter = Waiter::<M>::new();
+        let joined = match build.joint.join(waiter.clone()) {
+            Ok(()) => {
+                build.raise(self.wish.priority);
+                pending(waiter, build.clone(), &self.limits)
+            }
+            Err(Over::Value(value)) => Handle::ready(Ok(value)),
+            Err(Over::Full) => Handle::ready(Err(Interrupt::TooManyWaiters.into())),
+            Err(Over::Nothing) => return None,
+        };
+        tallies.one(Tally::Join);
+        Some(joined)
+    }
+}
+
+/// Stands in line for a unit without a thread, and is served then.
+async fn in_line<M: Memo>(core: Arc<Core<M>>, mut wished: Contained<Wished<M>>) -> Handled<M> {
+    let mut charge = Charge::new(core.shared.budget.as_ref(), Unit::Wait);
+    let answer = match charge.take_async(&wished.limits, &core.shared.spawner).await {
+        Ok(()) => wished.answer(&core, &mut charge),
+        Err(lack) => Err(lack),
+    };
+    answer.unwrap_or_else(|lack| Handle::ready(Err(lack.why().into())))
 }
 
 /// The value of a newer generation than the one that has just been built: the kept one, or the one that is under way, for which this
