@@ -2,7 +2,9 @@
 //! It does not know how the graph goes on. All of a growth is linked, or nothing.
 #![forbid(unsafe_code)]
 
+use super::super::joint::KeyedJob;
 use super::super::kind::TaskKind;
+use super::super::semaphore::CpuConcurrencySemaphore;
 use super::body::Body;
 use super::builder::{Extra, Job, NONE, Spec};
 use super::check::Edges;
@@ -16,6 +18,7 @@ use super::urgency::Change;
 use super::walk::Walk;
 use super::word::Word;
 use crate::admission::{RequestContext, WorkAmounts};
+use crate::flight::{CancellationToken, drop_contained};
 use crate::runtime::{Place, Pool, Priority};
 use crate::sync::{Arc, Weak};
 use std::error::Error;
@@ -106,11 +109,27 @@ impl DagGrowth {
         kind: TaskKind,
         job: impl FnOnce(&DagCx<'_>) -> R + Send + 'static,
     ) -> DagNewNode {
+        self.add(kind, Job::Call(Body::new(job)))
+    }
+
+    /// Adds a node that is a computation of a cache, as [`DagBuilder::keyed`](super::DagBuilder::keyed) does. If the graph has the same
+    /// computation already, the two nodes share one execution of it; neither is in the way of the other.
+    pub fn keyed(&mut self, kind: TaskKind, job: KeyedJob) -> DagNewNode {
+        let KeyedJob(joint) = job;
+        self.add(kind, Job::Keyed(joint))
+    }
+
+    fn add(&mut self, kind: TaskKind, job: Job) -> DagNewNode {
         let new = DagNewNode(self.specs.len() as u32);
-        let job = Job::Call(Body::new(job));
         let spec = Spec { job, kind, priority: Priority::default(), kept: false, extra: NONE };
         self.specs.push((spec, Extra::default()));
         new
+    }
+
+    fn extra(&mut self, new: DagNewNode) -> &mut Extra {
+        let (spec, extra) = &mut self.specs[new.0 as usize];
+        spec.extra = 0;
+        extra
     }
 
     /// How urgent a new node is for its own sake.
@@ -127,9 +146,36 @@ impl DagGrowth {
     /// # Panics
     /// If it is of another growth.
     pub fn context(&mut self, new: DagNewNode, context: RequestContext) -> &mut Self {
-        let (spec, extra) = &mut self.specs[new.0 as usize];
-        extra.context = Some(context);
-        spec.extra = 0;
+        self.extra(new).context = Some(context);
+        self
+    }
+
+    /// Cancels a new node when the token is cancelled, as [`DagControl::cancel_node`](super::DagControl::cancel_node) does, also if that
+    /// was before the growth is linked. If this is said more than once, all of the tokens must be cancelled.
+    ///
+    /// # Panics
+    /// If it is of another growth.
+    pub fn token(&mut self, new: DagNewNode, token: &CancellationToken) -> &mut Self {
+        self.extra(new).tokens.push(token.clone());
+        self
+    }
+
+    /// A new node takes a permit before its body runs, and waits in line for it without a thread.
+    ///
+    /// # Panics
+    /// If it is of another growth.
+    pub fn semaphore(&mut self, new: DagNewNode, semaphore: &CpuConcurrencySemaphore) -> &mut Self {
+        self.extra(new).semaphore = Some(semaphore.clone());
+        self
+    }
+
+    /// Somebody wants a new node for its own sake: it goes on behind sequential gates also if everything that it comes after is
+    /// cancelled.
+    ///
+    /// # Panics
+    /// If it is of another growth.
+    pub fn keep(&mut self, new: DagNewNode) -> &mut Self {
+        self.specs[new.0 as usize].0.kept = true;
         self
     }
 
@@ -145,7 +191,7 @@ impl DagGrowth {
     ///
     /// # Errors
     /// [`DagGrowthRefused`]; then nothing was added.
-    pub fn link(self) -> Result<DagGrown, DagGrowthRefused> {
+    pub fn link(mut self) -> Result<DagGrown, DagGrowthRefused> {
         let node = DagNode(self.by);
         let Some(run) = self.run.upgrade() else { return Err(DagGrowthRefused::Over { node }) };
         if !run.node(self.by).grow() {
@@ -157,6 +203,8 @@ impl DagGrowth {
             // The node has ended meanwhile.
             Walk::elsewhere(&run).release_late(by, seen);
         }
+        // Of a growth that was refused: the host's, now that nobody waits for it.
+        drop_contained(self.specs);
         linked
     }
 
@@ -219,7 +267,7 @@ impl DagGrowth {
         }
     }
 
-    fn link_into(self, run: &Arc<Run>) -> Result<DagGrown, DagGrowthRefused> {
+    fn link_into(&mut self, run: &Arc<Run>) -> Result<DagGrown, DagGrowthRefused> {
         let (inner, into, order) = self.check(run)?;
         let count = self.specs.len() as u32;
         self.gate(run)?;
@@ -250,16 +298,18 @@ impl DagGrowth {
             urgent[new as usize] = old.map(|seen| seen.priority()).chain(behind).fold(urgent[new as usize], Ord::min);
         }
         let mut ready = Vec::new();
-        for (new, ((spec, extra), links)) in self.specs.into_iter().zip(links).enumerate() {
+        for (new, ((spec, extra), links)) in std::mem::take(&mut self.specs).into_iter().zip(links).enumerate() {
             let word = Word::new(into[new], urgent[new], spec.kept);
             let node = Node::new(spec.job, spec.kind, spec.extra, word);
             if into[new] == 0 {
                 ready.push((first + new as u32, Place { pool: spec.kind.pool(), priority: urgent[new] }));
             }
-            run.put(first + new as u32, Added { node, links: links.into(), extra });
+            run.put(first + new as u32, Added::new(node, links.into(), extra));
         }
         More::append(&run.node(self.by).cold().more, mine.into());
         run.change(Change::Grown { first, own, edges });
+        // Heard before anything of it starts.
+        (first..first + count).for_each(|node| run.listen_to(node));
         for (node, place) in ready {
             run.push(node, place, false);
         }

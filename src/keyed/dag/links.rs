@@ -5,6 +5,7 @@
 use super::builder::Extra;
 use super::ids::Link;
 use super::node::Node;
+use crate::flight::CancelRegistration;
 use crate::sync::OnceLock;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,6 +18,14 @@ pub(super) struct Added {
     pub(super) node: Node,
     pub(super) links: Box<[Link]>,
     pub(super) extra: Extra,
+    /// The host's tokens that cancel it.
+    pub(super) heard: OnceLock<Vec<CancelRegistration>>,
+}
+
+impl Added {
+    pub(super) fn new(node: Node, links: Box<[Link]>, extra: Extra) -> Self {
+        Self { node, links, extra, heard: OnceLock::new() }
+    }
 }
 
 type Segment = Box<[OnceLock<Added>]>;

@@ -107,23 +107,37 @@ impl Run {
         }));
         if self.extras.iter().any(|extra| !extra.tokens.is_empty()) {
             for (id, node) in self.nodes.iter().enumerate() {
-                let Some(extra) = self.extras.get(node.extra as usize) else { continue };
-                for token in &extra.tokens {
-                    let run = me.clone();
-                    heard.push(token.on_cancel(move || {
-                        if let Some(run) = run.upgrade() {
-                            run.heard(id as u32);
-                        }
-                    }));
+                if let Some(extra) = self.extra(id as u32, node) {
+                    self.hear(id as u32, extra, &mut heard);
                 }
             }
         }
         let _ = self.heard.set(heard);
     }
 
+    /// The same for a node that was just added, and that nothing has made ready yet.
+    pub(super) fn listen_to(&self, node: u32) {
+        let Some(added) = self.added(node).filter(|added| !added.extra.tokens.is_empty()) else { return };
+        let mut heard = Vec::new();
+        self.hear(node, &added.extra, &mut heard);
+        let _ = added.heard.set(heard);
+    }
+
+    /// Has a node's tokens tell the run.
+    fn hear(&self, node: u32, extra: &Extra, heard: &mut Vec<CancelRegistration>) {
+        heard.extend(extra.tokens.iter().map(|token| {
+            let run = self.me.clone();
+            token.on_cancel(move || {
+                if let Some(run) = run.upgrade() {
+                    run.heard(node);
+                }
+            })
+        }));
+    }
+
     /// One of a node's tokens is cancelled.
     fn heard(&self, node: u32) {
-        let extra = self.extras.get(self.node(node).extra as usize);
+        let extra = self.extra(node, self.node(node));
         if extra.is_some_and(|extra| extra.tokens.iter().all(CancellationToken::is_cancelled)) {
             self.cancel(node);
         }
@@ -179,21 +193,30 @@ impl Run {
         links.iter().copied().chain(more)
     }
 
+    /// What is said of a node, if anything is.
+    #[inline]
+    fn extra(&self, id: u32, node: &Node) -> Option<&Extra> {
+        if node.extra == NONE { None } else { self.some_extra(id, node) }
+    }
+
+    #[cold]
+    fn some_extra(&self, id: u32, node: &Node) -> Option<&Extra> {
+        match self.added(id) {
+            Some(added) => Some(&added.extra),
+            None => self.extras.get(node.extra as usize),
+        }
+    }
+
     /// On whose behalf a node runs.
     #[inline]
-    pub(super) fn context(&self, node: u32) -> Option<RequestContext> {
-        let extra = match self.nodes.get(node as usize) {
-            Some(node) if node.extra == NONE => return None,
-            Some(node) => &self.extras[node.extra as usize],
-            None => &self.added(node)?.extra,
-        };
-        extra.context.clone()
+    pub(super) fn context(&self, id: u32, node: &Node) -> Option<RequestContext> {
+        self.extra(id, node)?.context.clone()
     }
 
     /// What a node needs a permit of.
     #[inline]
-    pub(super) fn semaphore(&self, node: &Node) -> Option<&CpuConcurrencySemaphore> {
-        if node.extra == NONE { None } else { self.extras.get(node.extra as usize)?.semaphore.as_ref() }
+    pub(super) fn semaphore(&self, id: u32, node: &Node) -> Option<&CpuConcurrencySemaphore> {
+        self.extra(id, node)?.semaphore.as_ref()
     }
 
     pub(super) fn arc(&self) -> Arc<Self> {

@@ -83,10 +83,10 @@ impl<'a> Walk<'a> {
         // Whoever came here with a ticket may have been cancelled meanwhile.
         let runs = self.run.stopped().is_none() && held.seen.may_run(false);
         let result = match if runs { held.take_job() } else { None } {
-            Some(Job::Call(job)) => match self.run.semaphore(held.node()) {
-                None => self.call(node, job),
+            Some(Job::Call(job)) => match self.run.semaphore(node, held.node()) {
+                None => self.call(node, held.node(), job),
                 Some(semaphore) => match semaphore.try_acquire() {
-                    Some(permit) => self.call_with(node, job, semaphore, permit),
+                    Some(permit) => self.call_with((node, held.node()), job, semaphore, permit),
                     None => {
                         let place = place_of(held.node());
                         held.put_job(Job::Call(job));
@@ -106,19 +106,25 @@ impl<'a> Walk<'a> {
         self.end_doomed();
     }
 
-    fn call(&mut self, node: u32, job: Body) -> Ended {
+    fn call(&mut self, node: u32, here: &Node, job: Body) -> Ended {
         self.ran += 1;
         let cx = DagCx::new(self.run, node);
         // A thread that runs nodes has no context of its own.
-        let _context = self.run.context(node).map(|context| ContextScope::enter(Some(context)));
+        let _context = self.run.context(node, here).map(|context| ContextScope::enter(Some(context)));
         catch(|| job.call(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
     }
 
     /// As `call`, with a permit that is given back before anybody hears of the end.
-    fn call_with(&mut self, node: u32, job: Body, semaphore: &CpuConcurrencySemaphore, permit: CpuPermit) -> Ended {
+    fn call_with(
+        &mut self,
+        (node, here): (u32, &Node),
+        job: Body,
+        semaphore: &CpuConcurrencySemaphore,
+        permit: CpuPermit,
+    ) -> Ended {
         let result = {
             let _holding = semaphore.holding();
-            self.call(node, job)
+            self.call(node, here, job)
         };
         drop(permit);
         result
@@ -127,8 +133,8 @@ impl<'a> Walk<'a> {
     /// Goes on with a node that has its permit now.
     pub(super) fn go_with(&mut self, node: u32, mut held: Held<'a>, permit: CpuPermit) {
         let runs = self.run.stopped().is_none() && held.seen.may_run(false);
-        let result = match (if runs { held.take_job() } else { None }, self.run.semaphore(held.node())) {
-            (Some(Job::Call(job)), Some(semaphore)) => self.call_with(node, job, semaphore, permit),
+        let result = match (if runs { held.take_job() } else { None }, self.run.semaphore(node, held.node())) {
+            (Some(Job::Call(job)), Some(semaphore)) => self.call_with((node, held.node()), job, semaphore, permit),
             _ => {
                 drop(permit);
                 Err(self.run.failure(held.node()))
