@@ -7,7 +7,6 @@ mod cli;
 use cli::tasks::Tasks;
 use serde_json::Value;
 use std::fs;
-use std::path::Path;
 
 /// The most that were between their `+` and their `-` at once, by a log of such lines.
 fn peak(log: &str) -> i32 {
@@ -324,28 +323,56 @@ fn earlier_runs_decide_what_starts_first() {
 
 #[test]
 fn commands_share_the_jobs_of_the_run_as_makes_do() {
-    if !Path::new("/usr/bin/make").exists() {
+    let Some(knows_names) = make() else {
         println!("no make here: not tried");
         return;
+    };
+    shares_jobs("true");
+    run_inside_make(&[]);
+    if knows_names {
+        shares_jobs("'fifo'");
+        run_inside_make(&["--jobserver-style=fifo"]);
+        run_inside_make(&["--jobserver-style=pipe"]);
+    } else {
+        println!("make knows no pipes with names, which came with 4.4: those are not tried");
     }
-    let tasks = Tasks::new(
-        "concurrency = 2\njobserver = true\n[tasks.a]\ncommand = 'make -s all'\n[tasks.b]\ncommand = ['make', '-s', 'all']\n[tasks.c]\ncommand = 'make -s all'\n",
-    );
+}
+
+/// Whether there is a make, and whether it knows pipes with names.
+fn make() -> Option<bool> {
+    let said = std::process::Command::new("make").arg("--version").output().ok()?;
+    let said = String::from_utf8(said.stdout).ok()?;
+    let version = said.lines().next()?.strip_prefix("GNU Make ")?.to_owned();
+    let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+    Some((parts.next()?, parts.next().unwrap_or(0)) >= (4, 4))
+}
+
+#[track_caller]
+fn shares_jobs(form: &str) {
+    let tasks = Tasks::new(&format!(
+        "concurrency = 2\njobserver = {form}\n[tasks.a]\ncommand = 'make -s all'\n[tasks.b]\ncommand = ['make', '-s', 'all']\n[tasks.c]\ncommand = 'make -s all'\n",
+    ));
     let recipe = "\t@echo + >> log; for i in 1 2 3 4 5 6 7 8 9; do /bin/true; done; echo - >> log\n";
     let rules: String = (0..6).map(|at| format!("t{at}:\n{recipe}")).collect();
     tasks.write("Makefile", &format!("all: t0 t1 t2 t3 t4 t5\n{rules}"));
     let ran = tasks.run(&[]);
     assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{ran:?}");
     assert!(!ran.stdout.contains("jobserver"), "make complains of nothing: {ran:?}");
-    assert_eq!(peak(&tasks.read("log")), 2);
-    // And the other way round: as a recipe of make the run takes make's jobs.
+    assert_eq!(peak(&tasks.read("log")), 2, "{form}");
+}
+
+/// The other way round: as a recipe of make the run takes make's jobs.
+#[track_caller]
+fn run_inside_make(words: &[&str]) {
     let all: String = (0..6).map(|at| format!("[tasks.t{at}]\n{LOGGED}")).collect();
     let tasks = Tasks::new(&format!("concurrency = 6\n{all}"));
     tasks.write("Makefile", &format!("all:\n\t+{} run\n", env!("CARGO_BIN_EXE_shardrun")));
     let mut make = std::process::Command::new("make");
-    let made = make.args(["-s", "-j2"]).current_dir(tasks.path("")).env_remove("MAKEFLAGS").output().unwrap();
+    let made =
+        make.args(["-s", "-j2"]).args(words).current_dir(tasks.path("")).env_remove("MAKEFLAGS").output().unwrap();
     assert!(made.status.success(), "{made:?}");
-    assert_eq!(peak(&tasks.read("log")), 2);
+    assert!(!String::from_utf8_lossy(&made.stderr).contains("job server"), "{made:?}");
+    assert_eq!(peak(&tasks.read("log")), 2, "{words:?}");
 }
 
 /// Holds so many MiB, all written to.

@@ -145,3 +145,31 @@ fn commands_may_share_the_jobs_by_a_pipe_with_a_name() {
     let ran = Tasks::new("jobserver = 'pipe'\n[tasks.a]\ncommand = 'true'\n").run(&[]);
     assert!(ran.status == 2 && ran.stderr.contains("`jobserver` must be true, false or \"fifo\""), "{ran:?}");
 }
+
+#[test]
+fn a_command_that_wants_much_is_drained_for_once_it_was_passed_over_so_often() {
+    // The first holds a half of the room until four small ones have passed the large one, which needs all of it.
+    let small = "echo s >> log; test $(wc -l < log) -ne 4 || echo go > go";
+    let small: String =
+        (0..12).map(|at| format!("[tasks.s{at:02}]\ncommand = '{small}'\nresources = {{ room = 1 }}\n")).collect();
+    let file = |head: &str| {
+        format!(
+            "{head}concurrency = 2\n[resources]\nroom = 2\n\
+             [tasks.a]\ncommand = 'read go < go; echo a >> log'\nresources = {{ room = 1 }}\n\
+             [tasks.large]\ncommand = 'echo large >> log'\nresources = {{ room = 2 }}\n{small}"
+        )
+    };
+    for (head, latest) in [("", 13), ("drain_after = 4\n", 5)] {
+        let tasks = Tasks::new(&file(head));
+        tasks.fifo("go");
+        let ran = tasks.run(&["--no-history"]);
+        assert_eq!((ran.status, ran.stderr.as_str()), (0, ""), "{ran:?}");
+        let log = tasks.read("log");
+        let at = log.lines().position(|line| line == "large").unwrap();
+        assert!(at <= latest, "{head}{log}");
+    }
+    for wrong in ["0", "'often'"] {
+        let ran = Tasks::new(&file(&format!("drain_after = {wrong}\n"))).run(&[]);
+        assert!(ran.status == 2 && ran.stderr.contains("`drain_after` must be"), "{ran:?}");
+    }
+}

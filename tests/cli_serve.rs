@@ -185,17 +185,25 @@ fn what_is_no_request_gets_the_protocols_error_and_the_connection_lives() {
     let tree = small();
     let daemon = Daemon::begin(&tree, &["--max-request", "4"]);
     let mut client = daemon.client();
-    let cases: [(Vec<u8>, i64, &str); 12] = [
+    let cases: [(Vec<u8>, i64, &str); 19] = [
         (framed("{"), PARSE, "parse_error"),
         (framed("\u{0}"), PARSE, "parse_error"),
         (framed(&"[".repeat(2_000)), PARSE, "parse_error"),
         (framed(""), PARSE, "parse_error"),
+        // Neither text nor in a text that is.
+        (b"Content-Length: 4\r\n\r\n\xff\xfe\xfd\xfc".to_vec(), PARSE, "parse_error"),
+        (b"Content-Length: 10\r\n\r\n{\"a\":\"\xc3\x28\"}".to_vec(), PARSE, "parse_error"),
         (framed("[]"), INVALID, "invalid_request"),
+        (framed("[{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"health\"},{}]"), INVALID, "invalid_request"),
+        (framed("\"health\""), INVALID, "invalid_request"),
+        (framed("{\"jsonrpc\":\"2.0\",\"id\":null,\"method\":\"health\"}"), INVALID, "invalid_request"),
+        (framed("{\"jsonrpc\":\"2.0\",\"method\":\"health\",\"params\":[]}"), INVALID, "invalid_request"),
         (framed("{\"jsonrpc\":\"2.0\",\"id\":[],\"method\":\"health\"}"), INVALID, "invalid_request"),
         (framed("{\"id\":1,\"method\":\"health\"}"), INVALID, "invalid_request"),
         (framed(&" ".repeat(4_097)), TOO_LARGE, "request_too_large"),
         (b"Content-Length: many\r\n\r\n{}".to_vec(), PARSE, "malformed_headers"),
         (b"Content-Length: 99999999999999999999999\r\n\r\n{}".to_vec(), PARSE, "malformed_headers"),
+        (b"Content-Length: 18446744073709551615\r\n\r\n{}".to_vec(), PARSE, "malformed_headers"),
         (b"Accept: all\r\n\r\n{}".to_vec(), PARSE, "malformed_headers"),
         ("x".repeat(100_000).into_bytes(), PARSE, "malformed_headers"),
     ];
@@ -208,6 +216,10 @@ fn what_is_no_request_gets_the_protocols_error_and_the_connection_lives() {
         assert_eq!(code(&error), (number, name.to_owned()), "{shown}");
         assert_eq!(client.answer(health)["result"]["ok"], true, "{shown}");
     }
+    // A message that is much too long is skipped to its end, however it comes.
+    client.raw(b"Content-Length: 8000000\r\n\r\n");
+    (0..80).for_each(|_| client.raw(vec![b'{'; 100_000]));
+    assert_eq!(code(&client.hear().unwrap()), (TOO_LARGE, "request_too_large".into()));
     let root = tree.root();
     assert_eq!(client.error("guess", json!({ "root": root })).0, NO_METHOD);
     assert_eq!(client.error("open", json!({ "root": "relative" })).0, PARAMS);
@@ -218,9 +230,42 @@ fn what_is_no_request_gets_the_protocols_error_and_the_connection_lives() {
     assert_eq!(client.error("open", json!({ "root": root.join("a.h") })).0, UNREADABLE);
     // Nothing answers a notification, nor an answer to nothing.
     client.notify("guess", json!({}));
-    client.notify("$/cancelRequest", json!({ "id": 77 }));
+    client.notify("health", json!({}));
+    for id in [json!(77), json!("77"), json!(null), json!([]), json!(1.5)] {
+        client.notify("$/cancelRequest", json!({ "id": id }));
+    }
+    client.notify("$/cancelRequest", json!({}));
     client.raw(framed("{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":0}"));
     assert_eq!(client.result("health", json!({}))["ok"], true);
+    daemon.end();
+}
+
+#[test]
+fn an_id_that_is_in_use_is_refused_without_an_answer_in_its_name() {
+    let gate = Gate::new();
+    let daemon = Daemon::begin(&gate.tree, &[]);
+    let mut client = daemon.client();
+    let asked = |id: Value, method: &str| {
+        framed(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": gate.root() }).to_string())
+    };
+    client.raw(asked(json!("7"), "open"));
+    for method in ["files", "health", "guess", "open"] {
+        client.raw(asked(json!("7"), method));
+        let refused = client.hear().unwrap();
+        assert_eq!((code(&refused).0, &refused["id"]), (INVALID, &Value::Null), "{method}: {refused}");
+        assert_eq!(refused["error"]["data"]["id"], "7");
+    }
+    // A number is another name than a text.
+    client.raw(asked(json!(7), "guess"));
+    let answer = client.hear().unwrap();
+    assert_eq!((code(&answer).0, &answer["id"]), (NO_METHOD, &json!(7)), "{answer}");
+    gate.open();
+    let answer = client.hear().unwrap();
+    assert_eq!(answer["id"], "7", "{answer}");
+    // Then it is free.
+    client.raw(asked(json!("7"), "files"));
+    let answer = client.hear().unwrap();
+    assert_eq!((&answer["id"], &answer["result"]["version"]), (&json!("7"), &json!(0)), "{answer}");
     daemon.end();
 }
 

@@ -7,6 +7,7 @@ mod cli;
 use cli::serving::{Client, Daemon, framed, fresh};
 use cli::{Random, Tree};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::io::Write;
@@ -15,7 +16,12 @@ use std::sync::Barrier;
 use std::thread;
 
 const BUSY: i64 = -32_001;
+const CANCELLED: i64 = -32_800;
+const ENDING: i64 = -32_003;
+const NO_ROOT: i64 = -32_004;
 const ROOTS: usize = 50;
+/// Requests of one client that are in the lanes of one root.
+const WINDOW: u64 = 4;
 const FILES: usize = 6;
 
 fn name(file: usize) -> String {
@@ -169,7 +175,6 @@ fn who_does_not_read_is_dropped() {
 #[test]
 fn a_client_that_floods_a_root_delays_anothers_answer_by_its_window_at_most() {
     const FLOOD: u64 = 64;
-    const WINDOW: u64 = 4;
     let (tree, roots) = many(1);
     let root = &roots[0];
     let daemon = Daemon::begin(&tree, &["--no-watch"]);
@@ -196,6 +201,102 @@ fn a_client_that_floods_a_root_delays_anothers_answer_by_its_window_at_most() {
     assert!(last - before > FLOOD, "{last} after {before}");
     assert!(holds.answer(rescan)["result"]["version"].is_u64());
     daemon.end();
+}
+
+/// A pipe at which a walk of the root stands until it is written to.
+fn pipe_in(root: &Path) -> PathBuf {
+    let pipe = root.join(".ignore");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    pipe
+}
+
+#[test]
+fn a_client_that_floods_a_root_delays_another_root_by_its_turn_and_not_by_its_flood() {
+    const FLOOD: u64 = 1_000;
+    let (tree, roots) = many(4);
+    let daemon = Daemon::begin(&tree, &["--no-watch", "--threads", "1", "--max-pending", "1000"]);
+    let mut clients: Vec<Client> = (0..4).map(|_| daemon.client()).collect();
+    let [holds, flood, other, looks] = &mut clients[..] else { unreachable!() };
+    flood.result("open", json!({ "root": roots[1] }));
+    let completed =
+        |looks: &mut Client| looks.result("health", json!({}))["interactive"]["completed"].as_u64().unwrap();
+    // The one worker stands in a walk until all have asked.
+    let held = pipe_in(&roots[0]);
+    let hold = holds.send("open", json!({ "root": roots[0] }));
+    while looks.result("health", json!({}))["interactive"]["running"] != 1 {}
+    let edits: Vec<i64> = (0..FLOOD)
+        .map(|number| {
+            let text = format!("int x{number};\n");
+            flood.send("edit", json!({ "root": roots[1], "file": name(0), "text": text }))
+        })
+        .collect();
+    assert_eq!(flood.result("health", json!({}))["ok"], true);
+    // So does what another client asks of another root: how much was done before it began can be counted there.
+    let pipe = pipe_in(&roots[2]);
+    let open = other.send("open", json!({ "root": roots[2] }));
+    assert_eq!(other.result("health", json!({}))["ok"], true);
+    let before = completed(looks);
+    std::fs::write(&held, "").unwrap();
+    // This waits until the worker stands there.
+    let opened = std::fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let done = completed(looks) - before;
+    assert!(done <= 2 * WINDOW, "{done} others went first");
+    drop(opened);
+    std::fs::remove_file(&pipe).unwrap();
+    assert_eq!(other.answer(open)["result"]["ready"], true);
+    assert_eq!(holds.answer(hold)["result"]["ready"], true);
+    for id in edits {
+        assert!(flood.answer(id)["result"]["version"].is_u64());
+    }
+    daemon.end();
+}
+
+#[test]
+fn a_signal_in_a_flood_has_each_request_answered_once() {
+    const CLIENTS: usize = 20;
+    for round in 0..3 {
+        let (tree, roots) = many(5);
+        let mut daemon = Daemon::begin(&tree, &["--no-watch", "--grace", "100"]);
+        let (heard, socket) = (Barrier::new(CLIENTS + 1), daemon.socket.clone());
+        thread::scope(|scope| {
+            for number in 0..CLIENTS {
+                let (heard, socket, root) = (&heard, &socket, &roots[number % 5]);
+                scope.spawn(move || {
+                    let mut client = Client::connect(socket);
+                    let mut open: HashSet<i64> = (0..60)
+                        .map(|at| match at % 4 {
+                            0 => client.send("edit", json!({ "root": root, "file": name(at % 5), "text": "int x;\n" })),
+                            1 => client.send("rescan", json!({ "root": root })),
+                            2 => client.send("open", json!({ "root": root })),
+                            _ => client.send("dependencies", file_of(root, 0)),
+                        })
+                        .collect();
+                    // Answers come before this one's, too; all before it have been heard.
+                    let last = client.send("health", json!({}));
+                    open.insert(last);
+                    let mut take = |message: Value| {
+                        let id = message["id"].as_i64().unwrap_or_else(|| panic!("not asked for: {message}"));
+                        assert!(open.remove(&id), "answered twice: {message}");
+                        let code = message["error"]["code"].as_i64();
+                        let ends = code.is_none_or(|code| code == CANCELLED || code == ENDING);
+                        // What was asked before the first build is not there.
+                        assert!(ends || code == Some(NO_ROOT), "{message}");
+                        id
+                    };
+                    while take(client.hear().unwrap()) != last {}
+                    heard.wait();
+                    while let Some(message) = client.hear() {
+                        take(message);
+                    }
+                    assert!(open.is_empty(), "round {round}, client {number}: {open:?} are not answered");
+                });
+            }
+            heard.wait();
+            daemon.signal(Signal::TERM);
+        });
+        assert!(daemon.wait().success());
+        assert!(!socket.exists());
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use shardrun::{CoalesceKey, LaneError, LaneKind, Lanes, LanesConfig, Runtime};
+use shardrun::{ActorOptions, CoalesceKey, LaneError, LaneKind, Lanes, LanesConfig, RegisterError, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -186,7 +186,7 @@ fn s114_at_rest_every_slot_is_idle_and_no_room_is_taken() {
 }
 
 #[test]
-fn s120_idle_actors_and_registrations_cost_a_busy_one_nothing() {
+fn s119_s120_idle_actors_and_registrations_cost_a_busy_one_nothing() {
     let (_runtime, lanes) = executor::<AtomicU64>(2);
     for key in 0..2_000 {
         lanes.register(key, AtomicU64::new(0));
@@ -204,4 +204,47 @@ fn s120_idle_actors_and_registrations_cost_a_busy_one_nothing() {
         stop.store(true, Ordering::Relaxed);
     });
     assert_eq!(lanes.actor_count(), 2_000);
+}
+
+#[test]
+fn nothing_is_registered_after_a_shutdown_nor_left_beside_one() {
+    for round in 0..30_u64 {
+        let (_runtime, lanes) = executor::<()>(2);
+        let begun = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for thread in 0..3 {
+                let (lanes, begun) = (&lanes, &begun);
+                scope.spawn(move || {
+                    let mut random = Random(4 * round + thread);
+                    let mut actors = Vec::new();
+                    while actors.len() < 10_000 {
+                        let key = (random.next() % 4) as u32;
+                        begun.fetch_add(1, Ordering::Relaxed);
+                        let registered = match random.next() % 4 {
+                            0 => lanes.reset(key, ()),
+                            1 => lanes.remove(&key).then_some(()).and(None),
+                            _ => match lanes.register_with(key, (), ActorOptions::default()) {
+                                Ok(actor) => Some(actor),
+                                Err(RegisterError::Taken(actor)) => Some(actor),
+                                Err(RegisterError::Shutdown) => break,
+                                Err(other) => panic!("{other}"),
+                            },
+                        };
+                        actors.extend(registered);
+                    }
+                    actors
+                });
+            }
+            while begun.load(Ordering::Relaxed) < 100 {
+                std::hint::spin_loop();
+            }
+            lanes.shutdown();
+        });
+        assert_eq!((lanes.actor_count(), lanes.actors().len()), (0, 0), "round {round}");
+        assert!(!lanes.register(7, ()) && !lanes.is_registered(&7));
+        let refused = lanes.register_with(7, (), ActorOptions::default()).map(drop);
+        assert!(matches!(refused, Err(RegisterError::Shutdown)), "{refused:?}");
+        assert_eq!(lanes.submit(&7, lanes.job(LaneKind::PureRead, |_| ())).wait(), Err(LaneError::Shutdown));
+        assert!(lanes.reset(7, ()).is_none());
+    }
 }

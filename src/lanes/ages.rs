@@ -24,6 +24,8 @@ pub(super) struct Ages {
     stripes: Box<[CachePadded<[Cells; 2]>]>,
     /// No bucket before it holds anything.
     tail: [AtomicU64; 2],
+    /// The present bucket when who came found the tail too far back, and looked.
+    looked: [AtomicU64; 2],
 }
 
 impl Ages {
@@ -32,6 +34,7 @@ impl Ages {
         Self {
             stripes: (0..=own_stripes()).map(|_| CachePadded::new([cells(), cells()])).collect(),
             tail: [AtomicU64::new(0), AtomicU64::new(0)],
+            looked: [AtomicU64::new(0), AtomicU64::new(0)],
         }
     }
 
@@ -50,10 +53,24 @@ impl Ages {
 
     /// A job is queued. Returns the bucket that it is to leave.
     pub(super) fn enter(&self, class: LaneClass, now: u64) -> u16 {
-        let tail = self.tail[class as usize].load(Ordering::Relaxed);
-        let bucket = ((now >> SHIFT).clamp(tail, tail + BUCKETS - 1) % BUCKETS) as u16;
+        let present = now >> SHIFT;
+        let mut tail = self.tail[class as usize].load(Ordering::Relaxed);
+        if present >= tail + BUCKETS {
+            tail = self.catch_up(class, now);
+        }
+        let bucket = (present.clamp(tail, tail + BUCKETS - 1) % BUCKETS) as u16;
         self.count(class, bucket, 1);
         bucket
+    }
+
+    /// Nobody has looked for long, or the clock has jumped: the tail is where it was. Once a bucket, so that a job that is stuck
+    /// does not have all that come after it look for others.
+    #[cold]
+    fn catch_up(&self, class: LaneClass, now: u64) -> u64 {
+        if self.looked[class as usize].swap(now >> SHIFT, Ordering::Relaxed) != now >> SHIFT {
+            self.oldest(class, now);
+        }
+        self.tail[class as usize].load(Ordering::Relaxed)
     }
 
     /// A job is queued no more.

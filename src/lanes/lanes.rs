@@ -151,7 +151,8 @@ where
         &self.shared().config
     }
 
-    /// Registers an actor. True if the key had none; else nothing is changed, also if that one is fatal, and `context` is dropped.
+    /// Registers an actor. True if the key had none; else, and after a shutdown, nothing is changed, also if that one is fatal, and
+    /// `context` is dropped.
     pub fn register(&self, key: K, context: impl Into<Arc<C>>) -> bool {
         self.register_with(key, context, ActorOptions::default()).is_ok()
     }
@@ -159,8 +160,8 @@ where
     /// As [`register`](Self::register), with options.
     ///
     /// # Errors
-    /// The actor that the key has already, or that comparing keys changes which are registered; the context is dropped. After a
-    /// shutdown the actor comes back closed.
+    /// The actor that the key has already, that comparing keys changes which are registered, or that the executor is shut down; the
+    /// context is dropped.
     pub fn register_with(
         &self,
         key: K,
@@ -174,12 +175,20 @@ where
             trampoline::dispose(actor);
             return Err(refused);
         }
+        self.unless_closed(actor).ok_or(RegisterError::Shutdown)
+    }
+
+    /// An actor that was just entered. A shutdown that began before may not have seen it: then it is taken out again.
+    fn unless_closed(&self, actor: Arc<Actor<K, C>>) -> Option<ActorRef<K, C>> {
+        let shared = self.shared();
         barrier::full(); // pairs with `Shared::close`: it says closed, then takes all actors out
-        if shared.is_closed() {
-            actor.close(Why::Shutdown);
-            shared.registry.remove(&actor);
+        if !shared.is_closed() {
+            return Some(ActorRef { actor });
         }
-        Ok(ActorRef { actor })
+        actor.close(Why::Shutdown);
+        shared.registry.remove(&actor);
+        trampoline::dispose(actor);
+        None
     }
 
     /// The actor of a key.
@@ -230,8 +239,8 @@ where
     }
 
     /// Puts a fresh actor with a new context in the place of the one of this key: the way back from fatal. Queued jobs are answered
-    /// [`LaneError::Reset`]; those that run go on to their end, and reach nothing of the fresh one. `None` if the key has none, or
-    /// none that stands still while keys are compared ([`RegisterError::UnsteadyKey`]).
+    /// [`LaneError::Reset`]; those that run go on to their end, and reach nothing of the fresh one. `None` if the key has none, as
+    /// after a shutdown, or none that stands still while keys are compared ([`RegisterError::UnsteadyKey`]).
     pub fn reset(&self, key: K, context: impl Into<Arc<C>>) -> Option<ActorRef<K, C>> {
         let shared = self.shared();
         let context: Arc<C> = context.into();
@@ -247,7 +256,7 @@ where
         };
         old.close(Why::Reset);
         let_go(old);
-        Some(ActorRef { actor })
+        self.unless_closed(actor)
     }
 
     /// Whether an actor of the key is there, with nothing queued and nothing running.

@@ -30,6 +30,8 @@ pub enum RegisterError<K, C> {
     Taken(ActorRef<K, C>),
     /// The list of the key's actors changed each time that keys were compared: what its `Eq` does must not register or remove.
     UnsteadyKey,
+    /// The executor is shut down.
+    Shutdown,
 }
 
 impl<K, C> fmt::Debug for RegisterError<K, C> {
@@ -37,6 +39,7 @@ impl<K, C> fmt::Debug for RegisterError<K, C> {
         match self {
             Self::Taken(actor) => f.debug_tuple("Taken").field(actor).finish(),
             Self::UnsteadyKey => f.write_str("UnsteadyKey"),
+            Self::Shutdown => f.write_str("Shutdown"),
         }
     }
 }
@@ -46,6 +49,7 @@ impl<K, C> fmt::Display for RegisterError<K, C> {
         f.write_str(match self {
             Self::Taken(_) => "the key has an actor already",
             Self::UnsteadyKey => "comparing keys changes which are registered",
+            Self::Shutdown => "the executor is shut down",
         })
     }
 }

@@ -10,6 +10,7 @@ use clap::builder::{PathBufValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Shows the Shardrun scheduler at work.
 #[derive(Debug, Parser)]
@@ -86,7 +87,7 @@ pub(crate) struct IndexArgs {
     pub(crate) debounce: u64,
 
     /// How many workers; all the CPUs that this process may use if not given
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>)]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Refuses files larger than this, in MiB; a worker holds one file at a time in memory
@@ -120,6 +121,11 @@ fn output_file() -> impl TypedValueParser<Value = PathBuf> {
         let hint = "standard output is taken; name a file, or ./- for one of that name";
         if path == Path::new("-") { Err(hint) } else { Ok(path) }
     })
+}
+
+/// A number that is not zero.
+pub(crate) fn at_least_one<N: FromStr>(text: &str) -> Result<N, &'static str> {
+    text.parse().map_err(|_| "must be a whole number of at least 1")
 }
 
 impl IndexArgs {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::shape::MODES;
+use crate::cli::at_least_one;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, builder::TypedValueParser};
 use shardrun::ContinueMode;
@@ -44,7 +45,7 @@ pub(crate) struct RunArgs {
     pub(super) file: Option<PathBuf>,
 
     /// How many commands run at a time; what the file says, or one per CPU, if not given
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one::<NonZeroU32>)]
     pub(super) concurrency: Option<NonZeroU32>,
 
     /// How to go on after a failure: start nothing more; skip what depends on it; run all; or also end what runs
@@ -52,7 +53,7 @@ pub(crate) struct RunArgs {
     pub(super) mode: Option<ContinueMode>,
 
     /// Goes on until N tasks have failed, then starts nothing more
-    #[arg(short, long, value_name = "N", conflicts_with = "mode")]
+    #[arg(short, long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, conflicts_with = "mode")]
     pub(super) keep_going: Option<NonZeroU32>,
 
     /// Runs nothing: prints the tasks in the order in which they would start

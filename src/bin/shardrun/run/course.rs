@@ -108,6 +108,9 @@ pub(super) fn run(file: &TaskFile<'_>, chosen: &Chosen, settings: Settings, scre
     for policy in policies {
         run = run.policy(policy);
     }
+    if let Some(starts) = file.drain_after {
+        run = run.drain_after(starts);
+    }
     let orders = desk.clone();
     let run = run.start_async(&runtime, move |cx: TaskCx| {
         let (promise, promised) = promise();

@@ -9,10 +9,11 @@ use super::values::{Field, Named, Section};
 use shardrun::{ContinueMode, Memory};
 use std::time::Duration;
 
-const FILE_KEYS: [&str; 12] = [
+const FILE_KEYS: [&str; 13] = [
     "concurrency",
     "continue",
     "default",
+    "drain_after",
     "environment",
     "grace",
     "headroom",
@@ -55,6 +56,7 @@ pub(super) fn parse<'f>(document: &'f Document<'f>, faults: &'f Faults<'f>) -> T
 
 fn read<'f>(mut top: Section<'f>, faults: &'f Faults<'f>, file: &mut TaskFile<'f>) {
     file.concurrency = top.take("concurrency").and_then(|field| field.count(1));
+    file.drain_after = top.take("drain_after").and_then(|field| field.count(1));
     file.mode = top.take("continue").and_then(|field| mode(&field));
     file.jobserver = top.take("jobserver").and_then(|field| sharing(&field));
     file.headroom = top.take("headroom").and_then(|field| headroom(&field));

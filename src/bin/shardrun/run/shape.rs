@@ -28,6 +28,8 @@ pub(super) struct TaskFile<'f> {
     /// What is run if no task is named. Without a word it is all.
     pub(super) default: Option<Vec<Named<'f>>>,
     pub(super) concurrency: Option<u32>,
+    /// A command that was passed over so often is started before others take of what it waits for.
+    pub(super) drain_after: Option<u32>,
     pub(super) mode: Option<ContinueMode>,
     pub(super) jobserver: Option<Sharing>,
     pub(super) headroom: Option<Headroom>,

@@ -2,7 +2,7 @@
 //! It does not know what the daemon does.
 #![forbid(unsafe_code)]
 
-use crate::cli::IndexArgs;
+use crate::cli::{IndexArgs, at_least_one};
 use clap::Args;
 use std::env;
 use std::num::NonZeroUsize;
@@ -27,7 +27,7 @@ pub(crate) struct ServeArgs {
     pub(crate) stdio: bool,
 
     /// How many workers; all the CPUs that this process may use if not given
-    #[arg(short = 'j', long, value_name = "N")]
+    #[arg(short = 'j', long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>)]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Refuses larger requests, in KiB
@@ -104,6 +104,17 @@ impl ServeArgs {
 }
 
 const ASK_HELP: &str = "\
+Methods, each with its parameters:
+  open root            indexes the tree and keeps it indexed; close root: forgets it
+  files root           all files; outline root file: what is in one
+  dependencies root file [transitive=true]     what a file imports
+  dependants root file [transitive=true]       what imports it
+  fingerprint root [file]                      a hash over a file and all that it reaches, or over the whole
+  edit root file text  has a text stand for the file; revert root file: takes the file on disk again
+  drain root, rescan root                      takes in what was told to have changed, or looks at all
+  status root, progress root                   how it stands; roots, health: how the daemon does
+  shutdown             ends the daemon
+
 Examples:
   shardrun ask open root=.                                indexes a tree and keeps it indexed
   shardrun ask dependants root=. file=src/a.rs transitive=true
@@ -112,7 +123,7 @@ Examples:
   shardrun ask shutdown
 
 A value is taken as JSON if it is that, and as text if not; @FILE stands for the text of a file, @- for standard input. A root
-may be relative to the current directory.
+may be relative to the current directory; a file is a path below its root.
 
 Exit status: 0 if the answer is a result, 1 if it is an error or there is none, 2 for wrong usage, a method or a parameter that
 the daemon does not know included.";

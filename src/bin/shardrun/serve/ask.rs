@@ -35,7 +35,12 @@ pub(crate) fn ask(args: &AskArgs) -> ExitCode {
         Ok(answer) => answer,
         Err(error) => {
             let path = args.socket.clone().unwrap_or_else(usual_socket);
-            console.complain(&path, error);
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    console.complain(&path, format!("{error}: does a daemon serve there? `shardrun serve` begins one"));
+                }
+                _ => console.complain(&path, error),
+            }
             return ExitCode::FAILURE;
         }
     };

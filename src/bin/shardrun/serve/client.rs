@@ -176,6 +176,11 @@ impl Client {
     }
 
     fn request(self: &Arc<Self>, id: Id, method: &str, params: Params) {
+        // Only this thread adds requests. The refusal must not look like the answer of the one that is open.
+        if self.lock().pending.contains_key(&id) {
+            self.refuse(None, Failure::in_use(&id));
+            return;
+        }
         match Asked::read(method, params) {
             Err(failure) => self.refuse(Some(&id), failure),
             Ok(_) if self.daemon.is_ending() => self.refuse(Some(&id), Failure::ending()),
@@ -200,9 +205,6 @@ impl Client {
         // The daemon's end looks at each client under this lock, after it is said.
         if self.daemon.is_ending() {
             return Err(Failure::ending());
-        }
-        if open.pending.contains_key(id) {
-            return Err(Failure::invalid("a request of this id is open"));
         }
         let (depth, cap) = (open.pending.len() as u64, u64::from(self.daemon.args.max_pending));
         if depth >= cap {

@@ -156,6 +156,8 @@ impl Daemon {
         }
         if self.lanes.is_registered(&key) {
             Ok(key)
+        } else if self.is_ending() {
+            Err(Failure::ending())
         } else {
             Err(Failure::new(NO_ROOT, "actor_not_registered", "the root was closed"))
         }

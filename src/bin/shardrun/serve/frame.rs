@@ -9,6 +9,8 @@ const HEADERS_MAX: usize = 4 << 10;
 /// What is read at once.
 const CHUNK: usize = 64 << 10;
 const LENGTH: &[u8] = b"content-length:";
+/// A longer message cannot be meant: to skip it would be to hear nothing any more.
+const LENGTH_MAX: u64 = 1 << 40;
 
 /// What comes next on a stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -154,6 +156,9 @@ fn length(headers: &[u8]) -> Result<u64, &'static str> {
             let digits = Some(digits).filter(|digits| digits.iter().all(u8::is_ascii_digit));
             let number = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
             let number = number.ok_or("a length that is no number")?;
+            if number > LENGTH_MAX {
+                return Err("a length that cannot be meant");
+            }
             if found.replace(number).is_some_and(|other| other != number) {
                 return Err("two lengths");
             }
@@ -220,6 +225,7 @@ mod tests {
             ("Content-Length: +1\r\n\r\n", "a length that is no number"),
             ("Content-Length:\r\n\r\n", "a length that is no number"),
             ("Content-Length: 99999999999999999999\r\n\r\n", "a length that is no number"),
+            ("Content-Length: 18446744073709551615\r\n\r\n", "a length that cannot be meant"),
             ("Content-Length: 1\r\nContent-Length: 2\r\n\r\n", "two lengths"),
             ("X: 1\r\n\r\n{}", "headers without a length"),
             ("{\"jsonrpc\":\"2.0\"}\r\n\r\n", "headers without a length"),

@@ -6,7 +6,7 @@ use super::call::{Call, Plain};
 use super::daemon::{Daemon, Key};
 use super::query::{self, Way};
 use super::root::Root;
-use super::rpc::{Failure, NO_ROOT, Outcome};
+use super::rpc::{Failure, Outcome};
 use serde_json::{Value, json};
 use shardrun::{ActorRef, CoalesceKey, LaneCx, LaneHandle, LaneKind, LaneTicket};
 use std::path::Path;
@@ -36,7 +36,7 @@ fn close(daemon: &Daemon, root: &Path) -> Outcome {
     if daemon.lanes.remove(&daemon.key(root)) {
         Ok(json!({ "closed": true }).to_string())
     } else {
-        Err(Failure::new(NO_ROOT, "actor_not_registered", "the root is not open"))
+        Err(Failure::not_open())
     }
 }
 
@@ -99,8 +99,8 @@ fn health(daemon: &Daemon) -> Value {
 /// Submits what is asked of a root. It is not begun before the job of `after` is over.
 pub(super) fn submit(daemon: &Daemon, key: &Key, call: Call, after: Option<LaneTicket>) -> LaneHandle<Outcome> {
     let Some(actor) = daemon.lanes.actor(key) else {
-        // An actor that is not there refuses by itself.
-        return daemon.lanes.submit(key, daemon.lanes.job(LaneKind::PureRead, |_: &Cx| Ok(String::new())));
+        // An actor that is not there refuses by itself. Should it have come by now: when this was asked there was none.
+        return daemon.lanes.submit(key, daemon.lanes.job(LaneKind::PureRead, |_: &Cx| Err(Failure::not_open())));
     };
     let root = actor.context().clone();
     match call {

@@ -243,7 +243,11 @@ impl Root {
 }
 
 fn no_file(file: &str) -> Failure {
-    Failure::new(NO_FILE, "no_such_file", format!("no file {file:?} in the root"))
+    Failure::new(
+        NO_FILE,
+        "no_such_file",
+        format!("no file {file:?} in the root: its path is to be below that, as `files` shows it"),
+    )
 }
 
 /// The place of a file in an index.

@@ -124,6 +124,10 @@ impl Failure {
         Self::new(INVALID, "invalid_request", why)
     }
 
+    pub(super) fn in_use(id: &Id) -> Self {
+        Self::invalid("a request of this id is open").with("id", id.json())
+    }
+
     pub(super) fn params(why: impl Into<String>) -> Self {
         Self::new(PARAMS, "invalid_params", why)
     }
@@ -134,6 +138,10 @@ impl Failure {
 
     pub(super) fn ending() -> Self {
         Self::new(ENDING, "executor_shutdown", "the daemon ends")
+    }
+
+    pub(super) fn not_open() -> Self {
+        Self::new(NO_ROOT, "actor_not_registered", "the root is not open; `open` opens it")
     }
 
     pub(super) fn too_large(size: u64, limit: u64) -> Self {
@@ -174,7 +182,8 @@ impl Failure {
             }
             LaneError::Cancelled => Self::cancelled(),
             LaneError::Shutdown => Self::ending(),
-            LaneError::NotRegistered | LaneError::Removed => Self::new(NO_ROOT, name, "the root is not open"),
+            LaneError::NotRegistered => Self::not_open(),
+            LaneError::Removed => Self::new(NO_ROOT, name, "the root was closed"),
             LaneError::Reset => Self::new(NO_ROOT, name, message).retried(),
             LaneError::Fatal => Self::new(BROKEN, name, "an edit of the root has panicked; open it again"),
             _ => Self::new(INTERNAL, name, message),

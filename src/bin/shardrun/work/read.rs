@@ -47,8 +47,14 @@ impl Stamp {
 
     /// By what the system says of a file.
     pub(crate) fn of(data: &Metadata) -> Self {
+        Self::of_at(data, SystemTime::now())
+    }
+
+    fn of_at(data: &Metadata, now: SystemTime) -> Self {
         let changed = changed(data);
-        if changed.is_none_or(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age < YOUNG)) {
+        // The system's clock may have been set back since: what was changed later than now tells as little as what is young.
+        let told = |at| now.duration_since(at).is_ok_and(|age| age >= YOUNG);
+        if !changed.is_some_and(told) {
             return Self::YOUNG;
         }
         let mut hasher = DefaultHasher::new();
@@ -171,4 +177,21 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(not(unix))]
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).open(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_a_moment_ago_or_later_than_now_is_never_taken_for_unchanged() {
+        let data = std::fs::metadata(file!()).or_else(|_| std::fs::metadata("/")).unwrap();
+        let at = changed(&data).unwrap();
+        let stands = |now| Stamp::of_at(&data, now).stands(Stamp::of_at(&data, now));
+        assert!(stands(at + Duration::from_secs(60)));
+        assert!(!stands(at + YOUNG / 2));
+        // The system's clock was set back.
+        assert!(!stands(at - Duration::from_secs(3_600)));
+        assert!(!stands(SystemTime::UNIX_EPOCH));
+    }
 }
