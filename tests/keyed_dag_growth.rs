@@ -1,8 +1,8 @@
 //! Growing a graph while it runs, and urgency that follows: what is linked before anything behind starts, and what is refused.
 
 use shardrun::{
-    Dag, DagFailure, DagGate, DagGrowthEnd, DagGrowthRefused, DagNode, Dags, Disposition, Driver, Priority, Runtime,
-    TaskKind, WorkAmounts, WorkBudget,
+    CpuConcurrencySemaphore, Dag, DagFailure, DagGate, DagGrowthEnd, DagGrowthRefused, DagNode, Dags, Disposition,
+    Driver, Priority, RequestContext, Runtime, TaskKind, WorkAmounts, WorkBudget,
 };
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -264,4 +264,64 @@ fn an_urgent_new_node_is_as_urgent_as_what_it_leads_to() {
     let report = Dags::new(&runtime).submit_dag(dag.build().unwrap()).unwrap().wait().unwrap();
     assert!(report.is_success());
     assert_eq!(log.said()[..2], ["new", "urgent"]);
+}
+
+#[test]
+fn a_new_node_with_a_context_needs_no_permit_of_another_node_s_semaphore() {
+    let (runtime, semaphore) = (inline(), CpuConcurrencySemaphore::new(1));
+    let (said, mut dag) = (Arc::new(Mutex::new(None)), Dag::builder());
+    dag.node(TaskKind::Parse, |_| ()).semaphore(&semaphore);
+    let tell = said.clone();
+    dag.node(TaskKind::Parse, move |cx| {
+        let mut growth = cx.growth();
+        let new = growth.node(TaskKind::Parse, move |_| *tell.lock().unwrap() = RequestContext::current());
+        growth.context(new, RequestContext::new(7_u64));
+        growth.link().map(drop)
+    });
+    let permit = semaphore.acquire();
+    let handle = Dags::new(&runtime).submit_dag(dag.build().unwrap()).unwrap();
+    runtime.drive_all();
+    assert_eq!(said.lock().unwrap().as_ref().and_then(|context| context.get::<u64>()), Some(&7));
+    drop(permit);
+    assert!(handle.wait().unwrap().is_success());
+}
+
+#[test]
+fn a_growth_that_is_refused_drops_its_jobs_and_their_panics_keep_no_graph_open() {
+    struct Bomb(Arc<Mutex<u32>>);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            *self.0.lock().unwrap() += 1;
+            assert!(std::thread::panicking(), "on purpose");
+        }
+    }
+    let (runtime, dropped) = (inline(), Arc::new(Mutex::new(0)));
+    let mut dag = Dag::builder();
+    let first = dag.node(TaskKind::Parse, |_| ()).id();
+    let bomb = {
+        let dropped = dropped.clone();
+        move || Bomb(dropped.clone())
+    };
+    let (send, late) = channel();
+    let grows = dag.node(TaskKind::Parse, move |cx| {
+        let refused = [first, DagNode::nth(77)].map(|to| {
+            let (mut growth, bomb) = (cx.growth(), bomb());
+            let new = growth.node(TaskKind::Parse, move |_| drop(bomb));
+            growth.edge(new, to, DagGate::OnSuccess);
+            growth.link().unwrap_err()
+        });
+        assert!(matches!(refused[0], DagGrowthRefused::Cycle { .. }), "{refused:?}");
+        assert!(matches!(refused[1], DagGrowthRefused::UnknownNode { .. }), "{refused:?}");
+        let (mut growth, bomb) = (cx.growth(), bomb());
+        growth.node(TaskKind::Parse, move |_| drop(bomb));
+        send.send(growth).unwrap();
+    });
+    let grows = grows.after(first).id();
+    let last = dag.node(TaskKind::Parse, |_| ()).after(grows).id();
+    let handle = Dags::new(&runtime).submit_dag(dag.build().unwrap()).unwrap();
+    runtime.drive_all();
+    let report = handle.wait().unwrap();
+    assert!(report.failure(grows).is_none() && report.failure(last).is_none(), "{report:?}");
+    assert!(matches!(late.recv().unwrap().link(), Err(DagGrowthRefused::Over { .. })));
+    assert_eq!(*dropped.lock().unwrap(), 3);
 }

@@ -1,10 +1,14 @@
 //! Keys and values that panic: nothing is poisoned, nobody waits for ever, and the engine's own state stays whole.
 //! It does not know what a good key is.
 
-use shardrun::{CacheError, Caches, Driver, Retain, Runtime};
+use shardrun::{Cache, CacheError, Caches, Driver, Retain, Runtime};
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(20);
 
 /// A key that may panic where the host's code is called, and whose hash says nothing.
 #[derive(Debug)]
@@ -133,4 +137,34 @@ fn a_builder_that_is_never_called_is_dropped_with_its_panic_contained() {
     let cancelled = cache.get_or_build(2, bomb());
     cancelled.cancel();
     assert!(matches!(cancelled.wait(), Err(CacheError::Cancelled)));
+}
+
+#[test]
+fn a_weighing_that_asks_for_its_own_value_is_told_and_one_that_panics_when_it_goes_harms_nobody() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            assert!(std::thread::panicking(), "on purpose");
+        }
+    }
+    let runtime = Runtime::builder().workers(2).io_threads(1).build().unwrap();
+    let caches = Caches::new(&runtime);
+    let itself: Arc<Mutex<Option<Cache<u64, u64>>>> = Arc::default();
+    let (inner, (send, said)) = (itself.clone(), channel());
+    let retain = move || {
+        let (bomb, inner, send) = (Bomb, inner.clone(), send.clone());
+        Retain::all().weight(10, move |key: &u64, _: &u64| {
+            let _ = &bomb;
+            let cache = inner.lock().unwrap().clone().unwrap();
+            send.send(cache.get_or_build(*key, |_| Ok(5)).wait_timeout(SOON)).unwrap();
+            1
+        })
+    };
+    let cache = caches.cache::<u64, u64>(1, retain()).unwrap();
+    assert!(caches.cache::<u64, u64>(1, retain()).is_ok(), "it is open, and this weighing is dropped");
+    *itself.lock().unwrap() = Some(cache.clone());
+    assert_eq!(*cache.get_or_build(1, |_| Ok(1)).wait().unwrap(), 1);
+    let said = said.recv_timeout(SOON).unwrap();
+    assert!(matches!(said, Some(Err(CacheError::Reentrant(_)))), "{said:?}");
+    itself.lock().unwrap().take();
 }

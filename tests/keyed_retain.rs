@@ -136,3 +136,21 @@ fn threads_that_ask_and_evict_leave_exact_counts() {
     assert_eq!(cache.clear(), kept);
     assert_eq!((cache.counters().kept, cache.counters().weight), (0, 0));
 }
+
+#[test]
+fn weights_as_large_as_words_keep_their_bound_and_a_bound_of_nothing_keeps_nothing() {
+    let runtime = inline();
+    let heaviest = u64::MAX >> 3;
+    let kept = |retain: Retain<u64, u64>| {
+        let cache = cache(&runtime, retain);
+        (0..40).for_each(|key| assert_eq!(ask(&cache, key), key * 2));
+        (cache.counters().kept, cache.counters().weight)
+    };
+    assert_eq!(kept(Retain::all().weight(u64::MAX - 1, move |_, _| heaviest)), (1, heaviest));
+    assert_eq!(kept(Retain::all().weight(u64::MAX - 1, |_, _| u64::MAX)), (0, 0));
+    assert_eq!(kept(Retain::all().weight(u64::MAX, |_, _| 1)), (40, 40));
+    assert_eq!(kept(Retain::all().weight(0, |key, _| *key)), (1, 0), "what weighs nothing may stay");
+    assert_eq!(kept(Retain::count(0)), (0, 0));
+    assert_eq!(kept(Retain::count(usize::MAX)), (40, 0));
+    assert_eq!(kept(Retain::none().weight(u64::MAX, |_, _| 1)), (0, 0), "nothing stays nothing");
+}

@@ -1,7 +1,7 @@
 //! The semaphore of bodies: how many run at once, who is next, and that no worker waits for a permit.
 //! It does not know what the bodies do.
 
-use shardrun::{CacheRequest, Caches, CpuConcurrencySemaphore, Driver, Retain, Runtime};
+use shardrun::{CacheError, CacheRequest, Caches, CpuConcurrencySemaphore, Driver, Retain, Runtime};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -119,4 +119,25 @@ fn who_waits_inside_a_body_for_a_task_of_the_same_semaphore_runs_it() {
         Ok(*needed.wait().unwrap() + 1)
     });
     assert_eq!(*outer.wait().unwrap(), 3);
+}
+
+#[test]
+fn b34_a_shutdown_answers_who_stands_in_line_for_a_permit_that_somebody_outside_holds() {
+    let runtime = small(2);
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::all()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let permit = semaphore.acquire();
+    let ask = |key| cache.get_or_build(CacheRequest::key(key).semaphore(semaphore.clone()), |_| Ok(1));
+    let handles: Vec<_> = (0..100).map(ask).collect();
+    // Some stand in line by now, others are queued still.
+    while semaphore.waiting() == 0 {
+        std::thread::yield_now();
+    }
+    runtime.shutdown();
+    for mut handle in handles {
+        assert!(matches!(handle.wait_timeout(SOON), Some(Err(CacheError::Shutdown))));
+    }
+    drop(permit);
+    assert_eq!((semaphore.available(), semaphore.waiting()), (1, 0));
 }

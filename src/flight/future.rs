@@ -6,7 +6,7 @@ use super::error::{Interrupt, JobError};
 use super::handle::SoleFlight;
 use super::oneshot::OneShot;
 use super::phase::{Killed, Left, Outcome, Phase, Suspended};
-use super::sleepers::Sleeper;
+use super::sleepers::{Asleep, Sleeper};
 use super::state::StateWord;
 use super::target::{FlightId, FlightRef};
 use super::task::{Ticketed, ticket};
@@ -139,7 +139,7 @@ where
     /// Sees to it that a shutdown finds it asleep. False if the runtime is shut down already.
     fn enter_sleepers(&self, inside: &mut Inside<F>) -> bool {
         if inside.sleeper.is_none() {
-            let me: Weak<dyn Ticketed> = self.me.clone();
+            let me: Weak<dyn Asleep> = self.me.clone();
             inside.sleeper = Sleeper::enter(&self.spawner, me);
         }
         inside.sleeper.is_some()

@@ -42,6 +42,7 @@ pub(crate) use handle::SoleFlight;
 pub(crate) use list::{Link, Linked, SealableList};
 pub(crate) use oneshot::OneShot;
 pub(crate) use phase::{Killed, Left, Phase, Refused};
+pub(crate) use sleepers::{Asleep, Entered};
 pub(crate) use spawn::spawn_future_with;
 pub(crate) use state::StateWord;
 pub(crate) use target::{Facet, FlightId, FlightRef};

@@ -1,5 +1,5 @@
-//! The sleeping futures of one runtime, so that a shutdown reaches those that have no ticket in any queue.
-//! They do not know what the futures wait for.
+//! The sleeping futures of one runtime, and what else waits without a ticket in any queue, so that a shutdown reaches them.
+//! They do not know what is waited for.
 //!
 //! A future is entered when it first goes to sleep, and unlinked once it is over. There are a few lists, chosen by address, so
 //! that futures do not all meet at one word.
@@ -15,6 +15,18 @@ use std::any::Any;
 
 const LISTS: usize = 16;
 
+/// What a shutdown has to reach although no ticket of it lies in a queue.
+pub(crate) trait Asleep: Send + Sync + 'static {
+    /// The runtime is closed: ends it as shut down, if it is not over.
+    fn closed(&self);
+}
+
+impl<W: Ticketed> Asleep for W {
+    fn closed(&self) {
+        self.shut_down();
+    }
+}
+
 /// The sleeping futures of one runtime.
 pub(super) struct Sleepers {
     lists: [SealableList<Sleeper>; LISTS],
@@ -23,7 +35,7 @@ pub(super) struct Sleepers {
 /// A future's place among them.
 pub(super) struct Sleeper {
     link: Link<Self>,
-    task: Weak<dyn Ticketed>,
+    task: Weak<dyn Asleep>,
     over: AtomicBool,
     list: usize,
 }
@@ -40,7 +52,7 @@ impl Linked for Sleeper {
 
 impl Sleeper {
     /// Enters a future. `None` if the runtime is shut down: then the caller ends it.
-    pub(super) fn enter(spawner: &Spawner, task: Weak<dyn Ticketed>) -> Option<Arc<Self>> {
+    pub(super) fn enter(spawner: &Spawner, task: Weak<dyn Asleep>) -> Option<Arc<Self>> {
         let list = (task.as_ptr().cast::<u8>().addr() >> 6) % LISTS;
         let me = Arc::new(Self { link: Link::new(), task, over: AtomicBool::new(false), list });
         let entered = sleepers(spawner)?.lists[list].push(me.clone()).is_ok();
@@ -60,6 +72,26 @@ impl Sleeper {
     }
 }
 
+/// Keeps something among those that a shutdown reaches, until it is dropped.
+pub(crate) struct Entered {
+    sleeper: Arc<Sleeper>,
+    spawner: Spawner,
+}
+
+impl Entered {
+    /// Enters it. `None` if the runtime is shut down: then the caller ends it.
+    pub(crate) fn enter(spawner: &Spawner, task: Weak<dyn Asleep>) -> Option<Self> {
+        let sleeper = Sleeper::enter(spawner, task)?;
+        Some(Self { sleeper, spawner: spawner.clone() })
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        self.sleeper.leave(&self.spawner);
+    }
+}
+
 fn sleepers(spawner: &Spawner) -> Option<&Sleepers> {
     let attached: &dyn Any =
         spawner.attached(|| Box::new(Sleepers { lists: std::array::from_fn(|_| SealableList::new()) }));
@@ -71,7 +103,7 @@ impl Attached for Sleepers {
         for list in &self.lists {
             list.seal().deliver(|sleeper| {
                 if let Some(task) = sleeper.task.upgrade() {
-                    task.shut_down();
+                    task.closed();
                 }
             });
         }

@@ -114,20 +114,24 @@ impl<M: Memo> Build<M> {
         if self.joint.flight.word().claim().is_err() {
             return false;
         }
-        let unwound = OnUnwind::call(|| self.end(Err(Interrupt::Panicked(in_the_engine()).into())));
+        let unwound = OnUnwind::call(|| self.end(Err(Interrupt::Panicked(in_the_engine()).into()), None));
         // SAFETY: the claim is ours.
         let work = unsafe { self.take_work() };
-        let result = self.call(work);
+        let (result, keep) = {
+            let _holding = self.semaphore.as_ref().map(CpuConcurrencySemaphore::holding);
+            let _scope = enter(self.id());
+            let result = self.call(work).map(Arc::new);
+            let keep = self.weigh(&result);
+            (result, keep)
+        };
         drop(permit);
-        self.end(result.map(Arc::new));
+        self.end(result, keep);
         unwound.disarm();
         true
     }
 
     fn call(&self, work: Option<Work<M>>) -> Result<M::Value, CacheError<M::Error>> {
         let Some(work) = work else { unreachable!("a builder is claimed once") };
-        let _holding = self.semaphore.as_ref().map(CpuConcurrencySemaphore::holding);
-        let _scope = enter(self.id());
         let _context = ContextScope::enter(self.context.clone());
         let cx = BuildCx {
             key: self.node.key(),
@@ -141,18 +145,18 @@ impl<M: Memo> Build<M> {
         }
     }
 
-    /// The claimer has the result.
-    fn end(&self, result: Answer<M>) {
-        let core = self.core.upgrade();
-        let keep = core.as_ref().zip(result.as_ref().ok()).and_then(|(core, value)| {
-            let return_only = self.return_only.load(Ordering::Relaxed);
-            if return_only { None } else { core.weigh(self.node.key(), value) }
-        });
+    /// What its value weighs, if that is to be kept.
+    fn weigh(&self, result: &Answer<M>) -> Option<u64> {
+        let value = result.as_ref().ok().filter(|_| !self.return_only.load(Ordering::Relaxed))?;
+        self.core.upgrade()?.weigh(self.node.key(), value)
+    }
+
+    /// The claimer has the result, and says what it weighs if it is to be kept.
+    fn end(&self, result: Answer<M>, keep: Option<u64>) {
         match self.joint.flight.publish(result) {
             Ok(()) => self.over(keep),
             Err(result) => trampoline::dispose(result),
         }
-        drop(core);
     }
 
     /// It stood in `before`, and the caller has ended it without a result.
@@ -191,9 +195,9 @@ impl<M: Memo> Ticketed for Build<M> {
         };
         if self.phase() == Phase::Waiting {
             let (spawner, place, ticket) = (self.spawner(), self.place(), Ticket::new(self));
-            semaphore.dispatch(&spawner, place, move |permit| {
+            drop(semaphore.dispatch(&spawner, place, move |permit| {
                 ticket.take().run_if_free(Some(permit));
-            });
+            }));
         }
     }
 

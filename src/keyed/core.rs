@@ -79,7 +79,7 @@ impl<M: Memo> Core<M> {
     pub(crate) fn weigh(&self, key: &M::Key, value: &M::Value) -> Option<u64> {
         let shelf = self.shelf.as_ref()?;
         let weight = match &self.weigh {
-            Some(weigh) => catch(|| weigh(key, value)).ok()?,
+            Some(weigh) => catch(|| (**weigh)(key, value)).ok()?,
             None => 0,
         };
         shelf.takes(weight).then_some(weight)

@@ -2,12 +2,12 @@
 //! It does not know which values make room.
 #![forbid(unsafe_code)]
 
-use super::shelf::Bounds;
-use crate::sync::Arc;
+use super::shelf::{Bounds, WEIGHT_MAX};
+use crate::flight::Contained;
 use std::fmt;
 
 /// What one value weighs.
-pub(crate) type Weigh<K, V> = Arc<dyn Fn(&K, &V) -> u64 + Send + Sync>;
+pub(crate) type Weigh<K, V> = Contained<Box<dyn Fn(&K, &V) -> u64 + Send + Sync>>;
 
 /// How much a cache keeps of what was computed.
 ///
@@ -40,11 +40,14 @@ impl<K, V> Retain<K, V> {
         Self { bounds: Some(Bounds { count, ..Bounds::NONE }), weigh: None }
     }
 
-    /// Keeps values that weigh `most` together, beside what is said else; `weigh` tells what one weighs. A value that weighs more than
-    /// that alone is not kept, nor is one whose weighing panics.
+    /// Keeps values that weigh `most` together, beside what is said else; `weigh` tells what one weighs, and is called by the thread
+    /// that has computed it. A value that weighs more than that alone is not kept, nor is one that weighs 2⁶¹ or more, nor one whose
+    /// weighing panics. With [`none`](Self::none) nothing is kept still: begin with [`all`](Self::all) for a bound on weight alone.
     pub fn weight(self, most: u64, weigh: impl Fn(&K, &V) -> u64 + Send + Sync + 'static) -> Self {
-        let bounds = Bounds { weight: most, ..self.bounds.unwrap_or(Bounds::NONE) };
-        Self { bounds: Some(bounds), weigh: Some(Arc::new(weigh)) }
+        // So sums of what is kept stay far from what a word holds.
+        let weight = if most == u64::MAX { most } else { most.min(WEIGHT_MAX) };
+        let bounds = self.bounds.map(|bounds| Bounds { weight, ..bounds });
+        Self { bounds, weigh: Some(Contained::new(Box::new(weigh))) }
     }
 }
 

@@ -5,9 +5,10 @@
 //! Who waits inside a body for a task of the same semaphore runs that over the cap, if need be: its own body does not run meanwhile.
 #![forbid(unsafe_code)]
 
-use crate::flight::{Completion, trampoline};
-use crate::runtime::{Acquire, Job, Permits, Place, Spawner};
-use crate::sync::Arc;
+use crate::flight::{Asleep, Completion, Entered, trampoline};
+use crate::runtime::{Acquire, Job, Permits, Place, Spawner, Waiting};
+use crate::sync::atomic::{Ordering, fence};
+use crate::sync::{Arc, OnceLock};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::fmt;
@@ -117,22 +118,71 @@ impl CpuConcurrencySemaphore {
         Holding(PhantomData)
     }
 
-    /// For a worker that has come to a task: runs `body` here with a permit, or has it queued at `place` once there is one. If the
-    /// runtime shuts down first `body` is dropped unrun, and the permit goes to the next.
-    pub(crate) fn dispatch(&self, spawner: &Spawner, place: Place, body: impl FnOnce(CpuPermit) + Send + 'static) {
+    /// For a worker that has come to a task: runs `body` here with a permit, or has it queued at `place` once there is one, and
+    /// says where it stands until then. If the runtime shuts down first `body` is dropped unrun, whoever has the permits.
+    pub(crate) fn dispatch(
+        &self,
+        spawner: &Spawner,
+        place: Place,
+        body: impl FnOnce(CpuPermit) + Send + 'static,
+    ) -> Option<Arc<InLine>> {
         if let Some(permit) = self.try_acquire() {
-            return body(permit);
+            body(permit);
+            return None;
         }
-        let (spawner, semaphore) = (spawner.clone(), self.clone());
+        let line = Arc::new(InLine { permits: self.permits.clone(), waiting: OnceLock::new() });
+        let here: Arc<dyn Asleep> = line.clone();
+        let entered = Entered::enter(spawner, Arc::downgrade(&here))?;
+        let (queue, semaphore) = (spawner.clone(), self.clone());
         let granted = Job::new(move || {
+            drop((entered, here));
             let permit = Granted(Some(semaphore.permit()));
             // A runtime that refuses it drops it.
-            drop(spawner.push(place, Job::new(move || body(permit.taken()))));
+            drop(queue.push(place, Job::new(move || body(permit.taken()))));
         });
-        if let Acquire::Now(job) = self.permits.acquire_or_queue(1, granted) {
-            job.run();
+        match self.permits.acquire_or_queue(1, granted) {
+            Acquire::Queued(waiting) => {
+                let _ = line.waiting.set(waiting);
+                placed_or_closed();
+                if spawner.is_closed() {
+                    line.leave();
+                }
+                Some(line)
+            }
+            Acquire::Now(job) => {
+                job.run();
+                None
+            }
+            // There is a permit at least.
+            Acquire::TooMany(_) => None,
         }
     }
+}
+
+/// A task that stands in line: it keeps itself there until it has its permit, or is thrown away.
+pub(crate) struct InLine {
+    permits: Arc<Permits>,
+    waiting: OnceLock<Waiting>,
+}
+
+impl InLine {
+    /// Throws the task away, unless it has its permit already or is not in line yet. Whether it did.
+    pub(crate) fn leave(&self) -> bool {
+        self.waiting.get().is_some_and(|waiting| self.permits.abandon(waiting))
+    }
+}
+
+impl Asleep for InLine {
+    fn closed(&self) {
+        self.leave();
+    }
+}
+
+/// Between the note of a task's place in line and the look whether the runtime is closed.
+fn placed_or_closed() {
+    // ordering: pairs with the barrier of the runtime's close. If the note came first, the close finds the place; else who notes it
+    // sees that the runtime is closed. Perhaps both do.
+    fence(Ordering::SeqCst);
 }
 
 impl fmt::Debug for CpuConcurrencySemaphore {

@@ -82,6 +82,16 @@ impl Spawner {
         self.engine.crew(self.engine.resolve(pool)).is_wanting()
     }
 
+    /// Whether a thread of this runtime that works for `here` runs what is meant for `pool`.
+    pub(crate) fn runs_at(&self, here: Pool, pool: Pool) -> bool {
+        self.engine.resolve(pool) == here
+    }
+
+    /// Whether both put jobs on one runtime.
+    pub(crate) fn is_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.engine, &other.engine)
+    }
+
     /// Whether the runtime is shut down, or its threads were lost in a fork.
     pub(crate) fn is_closed(&self) -> bool {
         self.engine.refusal().is_some()

@@ -192,12 +192,11 @@ impl DagGrowth {
     /// # Errors
     /// [`DagGrowthRefused`]; then nothing was added.
     pub fn link(mut self) -> Result<DagGrown, DagGrowthRefused> {
-        let node = DagNode(self.by);
-        let Some(run) = self.run.upgrade() else { return Err(DagGrowthRefused::Over { node }) };
-        if !run.node(self.by).grow() {
-            return Err(DagGrowthRefused::Over { node });
-        }
         let by = self.by;
+        let Some(run) = self.run.upgrade().filter(|run| run.node(by).grow()) else {
+            drop_contained(self.specs);
+            return Err(DagGrowthRefused::Over { node: DagNode(by) });
+        };
         let linked = self.link_into(&run);
         if let Some(seen) = run.node(by).ungrow() {
             // The node has ended meanwhile.

@@ -30,7 +30,7 @@ impl DagHandle {
         Self { handle: Handle::pending(waiter, run), control }
     }
 
-    /// Waits until every node is over.
+    /// Waits until every node is over. Inside a job the thread runs nodes of the graph meanwhile that are ready and may run on it.
     ///
     /// # Errors
     /// If the graph was ended from outside, or waiting here could never end; in that case it is detached, and goes on.
@@ -166,9 +166,9 @@ impl DagControl {
 /// What became of the cancel of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DagCancel {
-    /// It had not started, and will not.
+    /// Its job had not begun, and will not.
     Cancelled,
-    /// It has started: it was told, and its outcome is that it was cancelled.
+    /// Its job runs, or what it waits for does: it was told, and its outcome is that it was cancelled.
     Told,
     /// It was over, or had been cancelled before.
     Late,

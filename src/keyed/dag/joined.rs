@@ -9,10 +9,10 @@ use super::super::joint::{Ended, Owner};
 use super::error::DagFailure;
 use super::run::Run;
 use super::walk::Walk;
-use crate::flight::{FlightRef, Interrupt, Killed};
+use crate::flight::{Asleep, Entered, FlightRef, Interrupt, Killed};
 use crate::runtime::{Job, Place, Priority};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Arc, mutant};
+use crate::sync::{Arc, OnceLock, mutant};
 use std::task::{Wake, Waker};
 
 const PARKED: u32 = 1;
@@ -58,11 +58,13 @@ pub(super) struct Joined {
     place: Place,
     owner: Arc<dyn Owner>,
     meeting: Meeting,
+    /// Until the node goes on, if a shutdown of the run's runtime would not end what it waits for.
+    entered: OnceLock<Entered>,
 }
 
 impl Joined {
     pub(super) fn new(run: Arc<Run>, node: u32, place: Place, owner: Arc<dyn Owner>) -> Arc<Self> {
-        Arc::new(Self { run, node, place, owner, meeting: Meeting::new() })
+        Arc::new(Self { run, node, place, owner, meeting: Meeting::new(), entered: OnceLock::new() })
     }
 
     /// Runs the computation here, if it is free. How it ended, if it is over then.
@@ -73,10 +75,23 @@ impl Joined {
 
     /// The node waits for the end, which will go on with it. True if that was told before.
     pub(super) fn park(self: &Arc<Self>) -> Option<Turn> {
+        self.enter();
         if self.owner.tell(&Waker::from(self.clone())) {
             self.meeting.tell();
         }
         self.meeting.park().then_some(Turn(()))
+    }
+
+    /// Sees to it that a shutdown of the run's runtime ends the run, although the computation is another runtime's.
+    fn enter(self: &Arc<Self>) {
+        if self.owner.flight().spawner().is_of(&self.run.spawner) {
+            return;
+        }
+        let me: Arc<dyn Asleep> = self.clone();
+        match Entered::enter(&self.run.spawner, Arc::downgrade(&me)) {
+            Some(entered) => drop(self.entered.set(entered)),
+            None => self.closed(),
+        }
     }
 
     /// What the node waits for.
@@ -106,6 +121,12 @@ impl Joined {
             // Refused after a shutdown: dropping it ends the run.
             drop(self.run.spawner.push(self.place, Job::new(move || on.run())));
         }
+    }
+}
+
+impl Asleep for Joined {
+    fn closed(&self) {
+        self.run.stop(Killed::Shutdown);
     }
 }
 

@@ -21,8 +21,10 @@ struct Waits {
 
 /// Has the node wait in line: its holder has put it down.
 pub(super) fn wait(run: Arc<Run>, node: u32, place: Place, semaphore: &CpuConcurrencySemaphore) {
-    let (spawner, waits) = (run.spawner.clone(), Waits { run: Some(run), node, place });
-    semaphore.dispatch(&spawner, place, move |permit| waits.run(permit));
+    let waits = Waits { run: Some(run.clone()), node, place };
+    if let Some(line) = semaphore.dispatch(&run.spawner, place, move |permit| waits.run(permit)) {
+        run.stand(node, &line);
+    }
 }
 
 impl Waits {
@@ -34,11 +36,13 @@ impl Waits {
 }
 
 impl Drop for Waits {
-    /// Thrown away by a shutdown.
+    /// Thrown away: since nobody wants the node any more, or by a shutdown. Perhaps inside a call of somebody else's.
     fn drop(&mut self) {
         let Some(run) = self.run.take() else { return };
-        run.stop(Killed::Shutdown);
+        if !run.node(self.node).load().is_cancelled() {
+            run.stop(Killed::Shutdown);
+        }
         let held = run.node(self.node).unpark_in_line(InLine(()));
-        Walk::with(&run, self.place, |walk| walk.go(self.node, held));
+        Walk::elsewhere(&run).go(self.node, held);
     }
 }

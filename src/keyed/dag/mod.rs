@@ -10,6 +10,7 @@ mod error;
 mod first;
 mod growth;
 mod handle;
+mod help;
 mod ids;
 pub(crate) mod joined;
 mod limited;

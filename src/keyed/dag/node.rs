@@ -2,6 +2,7 @@
 //! It does not know its edges, nor who runs it.
 
 use super::super::kind::{Disposition, TaskKind};
+use super::super::semaphore;
 use super::builder::{Job, NONE};
 use super::error::DagFailure;
 use super::joined::{Joined, Turn};
@@ -36,6 +37,8 @@ pub(super) struct Cold {
     pub(super) more: OnceLock<Box<More>>,
     /// The computation that it waits for.
     pub(super) joined: OnceLock<Weak<Joined>>,
+    /// The line for a permit that it stands in.
+    pub(super) line: OnceLock<Weak<semaphore::InLine>>,
 }
 
 pub(crate) struct Node {

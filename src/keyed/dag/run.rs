@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::super::kind::Disposition;
-use super::super::semaphore::CpuConcurrencySemaphore;
+use super::super::semaphore::{CpuConcurrencySemaphore, InLine};
 use super::builder::{Dag, Extra, NONE};
 use super::check::Edges;
 use super::error::DagFailure;
@@ -22,7 +22,7 @@ use crate::flight::{
     CancelRegistration, CancellationToken, Completion, Flight, FlightId, FlightRef, Interrupt, Killed, Left, Phase,
 };
 use crate::runtime::{Place, Priority, Spawner, current_pool};
-use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, CachePadded, OnceLock, Weak};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -46,8 +46,10 @@ pub(crate) struct Run {
     /// The host's tokens that cancel it, or nodes of it.
     heard: OnceLock<Vec<CancelRegistration>>,
     reservation: Option<Reservation>,
-    /// Some node waits, or has waited, for a computation of a cache.
-    joins: AtomicBool,
+    /// Some node waits, or has waited, for a computation of a cache or for a permit.
+    waits: AtomicBool,
+    /// The node that who waits inside a job has run last.
+    pub(super) helped: AtomicU32,
     /// Nodes that are not over, less those that were not told of yet.
     left: CachePadded<AtomicU64>,
     began: Duration,
@@ -87,7 +89,8 @@ impl Run {
             token: OnceLock::new(),
             heard: OnceLock::new(),
             reservation,
-            joins: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            helped: AtomicU32::new(0),
         });
         run.listen(token);
         (run, waiter)
@@ -297,19 +300,24 @@ impl Run {
             if let Some(token) = self.token.get() {
                 token.cancel();
             }
-            if self.joins.load(Ordering::Relaxed) {
-                (0..self.len() as u32).for_each(|node| self.leave(node));
+            if self.waits.load(Ordering::Relaxed) {
+                for node in 0..self.len() as u32 {
+                    self.leave(node);
+                }
             }
         }
     }
 
-    /// A node that waits for a computation withdraws from it.
-    fn leave(&self, node: u32) {
-        if self.has(node)
-            && let Some(joined) = self.joined(node)
-        {
+    /// A node that waits for a computation or a permit withdraws from it. Whether it waited for a permit, and has not run.
+    fn leave(&self, node: u32) -> bool {
+        if !self.has(node) {
+            return false;
+        }
+        if let Some(joined) = self.joined(node) {
             joined.leave();
         }
+        let line = self.node(node).has_cold().and_then(|cold| cold.line.get()?.upgrade());
+        line.is_some_and(|line| line.leave())
     }
 
     fn joined(&self, node: u32) -> Option<Arc<Joined>> {
@@ -318,11 +326,21 @@ impl Run {
 
     /// A node has asked for a computation, and is about to wait for it.
     pub(super) fn join(&self, node: u32, joined: &Arc<Joined>) {
-        self.joins.store(true, Ordering::Relaxed);
+        self.waits.store(true, Ordering::Relaxed);
         let _ = self.node(node).cold().joined.set(Arc::downgrade(joined));
         told_or_seen();
         if self.stopped().is_some() || self.node(node).load().is_cancelled() {
             joined.leave();
+        }
+    }
+
+    /// A node stands in line for a permit.
+    pub(super) fn stand(&self, node: u32, line: &Arc<InLine>) {
+        self.waits.store(true, Ordering::Relaxed);
+        let _ = self.node(node).cold().line.set(Arc::downgrade(line));
+        told_or_seen();
+        if self.stopped().is_some() || self.node(node).load().is_cancelled() {
+            line.leave();
         }
     }
 
@@ -336,8 +354,8 @@ impl Run {
             if started && let Some(token) = node.has_cold().and_then(|cold| cold.token.get()) {
                 token.cancel();
             }
-            if started {
-                self.leave(id);
+            if started && self.leave(id) {
+                return Cancel::Won { started: false };
             }
         }
         cancel
@@ -433,11 +451,11 @@ impl FlightRef for Run {
     }
 
     fn help(&self) -> bool {
-        false
+        self.help_here()
     }
 
     fn watch(&self) -> bool {
-        false
+        self.has_queued_here()
     }
 
     fn leave(&self) {
@@ -452,7 +470,7 @@ impl FlightRef for Run {
 
     /// The computations that its nodes wait for without a thread.
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
-        if self.joins.load(Ordering::Relaxed) {
+        if self.waits.load(Ordering::Relaxed) {
             let waits = (0..self.len() as u32).filter(|node| self.has(*node)).filter_map(|node| self.joined(node));
             out.extend(waits.map(|joined| joined.flight()));
         }

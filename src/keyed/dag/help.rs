@@ -1,0 +1,61 @@
+//! What a thread does that waits for a graph inside a job: it runs nodes of the graph that are queued, where they may run.
+//! It does not know why the thread waits, nor what else that may run meanwhile.
+//!
+//! So a graph inside a graph comes to its end where nobody else is left to run it: on a runtime without threads, and where so many
+//! threads wait that no spare is left.
+#![forbid(unsafe_code)]
+
+use super::run::Run;
+use super::walk::Walk;
+use crate::runtime::{Place, current_pool};
+use crate::sync::atomic::{Ordering, fence};
+
+impl Run {
+    /// Runs a queued node here, and for a while what that makes ready. True if there was one.
+    pub(super) fn help_here(&self) -> bool {
+        while let Some(id) = self.queued_here() {
+            let node = self.node(id);
+            // Its ticket will find it started.
+            if let Some(held) = node.claim() {
+                let place = Place { pool: node.kind.pool(), priority: held.seen.priority() };
+                Walk::with(self, place, |walk| walk.go(id, held));
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Whether `help_here` would find something, for who stands among those who wait already.
+    pub(super) fn has_queued_here(&self) -> bool {
+        stands_or_nudged();
+        self.queued_here().is_some()
+    }
+
+    /// A queued node that may run on this thread; the search goes on where the last one has ended.
+    fn queued_here(&self) -> Option<u32> {
+        let (here, anywhere) = (current_pool(&self.spawner), self.spawner.is_driven());
+        if here.is_none() && !anywhere {
+            return None;
+        }
+        let may_run = |id: &u32| {
+            let node = self.has(*id).then(|| self.node(*id));
+            node.is_some_and(|node| {
+                let (seen, pool) = (node.load(), node.kind.pool());
+                let queued = seen.is_queued() && !seen.is_started();
+                queued && (anywhere || here.is_some_and(|here| self.spawner.runs_at(here, pool)))
+            })
+        };
+        // ordering: Relaxed: a hint.
+        let (count, from) = (self.len() as u32, self.helped.load(Ordering::Relaxed));
+        let found = (from..count).chain(0..from.min(count)).find(may_run)?;
+        self.helped.store(found, Ordering::Relaxed);
+        Some(found)
+    }
+}
+
+/// Between a thread's entry among those who wait and its look for queued nodes.
+fn stands_or_nudged() {
+    // ordering: pairs with the barrier of who blocks where no spare takes its place, and nudges then. If that node was queued first,
+    // it is seen here; else the one that blocks sees this thread stand, and has it look again.
+    fence(Ordering::SeqCst);
+}
