@@ -161,3 +161,29 @@ fn who_asks_for_the_same_from_inside_is_told_and_for_a_newer_one_is_served() {
     });
     assert_eq!(*outer.wait().unwrap(), "two", "the newer one");
 }
+
+#[test]
+fn a_newer_value_that_is_not_to_be_kept_is_not_kept_under_an_older_generation_either() {
+    let runtime = small(2);
+    let trees = trees(&runtime);
+    let (five, end_five) = held(&trees, 5);
+    let (begun, inside) = channel();
+    let (end_seven, told) = channel::<()>();
+    let seven = trees.get(1, 7, move |cx| {
+        begun.send(()).unwrap();
+        told.recv().unwrap();
+        cx.return_only();
+        Ok("seven".to_owned())
+    });
+    inside.recv_timeout(SOON).expect("the newer builder begins");
+    end_five.send(Ok("five".to_owned())).unwrap();
+    end_seven.send(()).unwrap();
+    // By the order of the two ends the older one has seen the newer or not; it has never kept it.
+    let given = five.wait().unwrap();
+    assert_eq!(*seven.wait().unwrap(), "seven");
+    let ready = trees.ready(&1).map(|(generation, value)| (generation, String::clone(&value)));
+    match given.as_str() {
+        "seven" => assert_eq!(ready, None),
+        _ => assert_eq!(ready, Some((5, "five".to_owned()))),
+    }
+}

@@ -139,7 +139,10 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlig
         let core = Arc::downgrade(&self.core);
         let work: Work<Typed<K, V, E>> = Box::new(move |cx| {
             let own = builder(cx)?;
-            Ok(newer(&core, (hash, cx.key(), generation)).unwrap_or(own))
+            let Some(newer) = newer(&core, (hash, cx.key(), generation)) else { return Ok(own) };
+            // It is kept, or not, as the newer generation's.
+            cx.return_only();
+            Ok(newer)
         });
         let node = Arc::new(Node::new(self.core.shared.clone(), key, KeyedView::epoch(generation), hash));
         let mut wished = Contained::new(Wished { node, work: Some(work), wish, limits });
