@@ -47,7 +47,7 @@ fn admitted(dags: &Dags, dag: Dag) -> DagHandle {
 }
 
 #[test]
-fn s64_nodes_are_admitted_the_65th_is_refused_with_exact_amounts_and_taken_after_a_release() {
+fn guard_2_64_nodes_are_admitted_the_65th_is_refused_with_exact_amounts_and_taken_after_a_release() {
     let runtime = inline();
     let budget = WorkBudget::for_runtime(amounts(64, 100, 60, 10), &runtime).unwrap();
     let dags = Dags::new(&runtime).budget(budget.clone());
@@ -256,16 +256,25 @@ fn the_hook_is_asked_before_admission_by_every_form_and_its_panic_is_an_answer()
     else {
         panic!("it joins")
     };
+    let limit = std::time::Duration::from_millis(1);
+    let fifth = dags.submit_dag_timeout(keyed(7), limit).unwrap();
     assert!(matches!(dags.try_submit_dag(keyed(8)).unwrap(), Admission::Backpressured(_)));
-    assert_eq!(probes.load(Ordering::Relaxed), 5);
-    for rejected in [dags.submit_dag(keyed(13)).unwrap_err(), dags.try_submit_dag(keyed(13)).unwrap_err()] {
+    assert_eq!(probes.load(Ordering::Relaxed), 6);
+    let Poll::Ready(Err(unlucky)) =
+        pin!(dags.submit_dag_async(keyed(13))).poll(&mut Context::from_waker(Waker::noop()))
+    else {
+        panic!("told at once")
+    };
+    let unlucky = [unlucky, dags.submit_dag_timeout(keyed(13), limit).unwrap_err()].into_iter();
+    let unlucky = unlucky.chain([dags.submit_dag(keyed(13)).unwrap_err(), dags.try_submit_dag(keyed(13)).unwrap_err()]);
+    for rejected in unlucky {
         let DagRefusal::HookPanicked(report) = rejected.because else { panic!("{:?}", rejected.because) };
         assert!(report.message().contains("unlucky"));
         assert_eq!(rejected.dag.key(), Some(13));
     }
     assert_eq!(budget.available().nodes, 0, "joiners cost nothing");
     runtime.drive_all();
-    for handle in [first, second, third, fourth.unwrap()] {
+    for handle in [first, second, third, fourth.unwrap(), fifth] {
         assert!(handle.wait().unwrap().is_success());
     }
     assert_eq!(budget.available(), budget.capacity());

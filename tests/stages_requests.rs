@@ -125,6 +125,24 @@ fn cancelling_a_batch_withdraws_all_that_is_not_over() {
     assert!(cancelled.len() >= 6 && host.log().len() <= 8, "what was withdrawn has not run: {:?}", host.log());
 }
 
+#[test]
+fn one_token_withdraws_all_members_of_a_batch_in_both_forms_and_before_they_run() {
+    for together in [false, true] {
+        let host = files(10);
+        let (runtime, stages) = driven(&host);
+        let token = CancellationToken::new();
+        let requests = (0..10).map(|n: usize| Request::analysis(n.to_string()).cancelled_by(&token));
+        let mut batch = if together { stages.submit_batch_atomic(requests) } else { stages.submit_batch(requests) };
+        let other = stages.submit_request(Request::source("3".into()));
+        token.cancel();
+        assert!(batch.is_resolved(), "at once");
+        assert!(batch.wait().iter().all(|answer| matches!(answer, Err(StageError::Cancelled))));
+        runtime.drive_all();
+        assert!(other.wait().is_ok(), "who has another token, or none, is left alone");
+        assert_eq!(host.log().len(), 1, "what was withdrawn has not run: {:?}", host.log());
+    }
+}
+
 struct Woken(AtomicUsize);
 
 impl Wake for Woken {
