@@ -89,7 +89,7 @@ pub(crate) fn contains(id: FlightId) -> bool {
 }
 
 /// Notes that this thread waits for `flight` while `f`, which helps with that, runs.
-pub(crate) fn helping<R>(flight: &Arc<dyn FlightRef>, f: impl FnOnce() -> R) -> R {
+pub(crate) fn helping<R>(flight: Arc<dyn FlightRef>, f: impl FnOnce() -> R) -> R {
     struct Back;
     impl Drop for Back {
         fn drop(&mut self) {
@@ -100,7 +100,7 @@ pub(crate) fn helping<R>(flight: &Arc<dyn FlightRef>, f: impl FnOnce() -> R) -> 
     let _ = STACK.try_with(|stack| {
         let mut stack = stack.borrow_mut();
         let depth = stack.path.len();
-        stack.helped.push((depth, flight.clone()));
+        stack.helped.push((depth, flight));
     });
     let _back = Back;
     f()

@@ -5,6 +5,7 @@
 use super::oneshot::OneShot;
 use super::target::FlightRef;
 use super::trampoline;
+use std::task::Waker;
 
 /// What the first waiter is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl FirstWaiter for () {
 }
 
 /// The place of a first waiter.
-pub(crate) struct First(OneShot<Told>);
+pub(crate) struct First(OneShot<()>);
 
 impl First {
     /// One waits from the beginning.
@@ -38,8 +39,19 @@ impl First {
         Self(OneShot::new())
     }
 
-    pub(crate) fn shot(&self) -> &OneShot<Told> {
+    pub(crate) fn shot(&self) -> &OneShot<()> {
         &self.0
+    }
+
+    /// What he was told, if he was.
+    #[inline]
+    pub(crate) fn told(&self) -> Option<Told> {
+        self.0.marked().map(|withdrawn| if withdrawn { Told::Withdrawn } else { Told::Over })
+    }
+
+    /// He withdraws, unless he has been told. `Ok` holds the waker that he has left, to be woken once nothing is half changed.
+    pub(crate) fn withdraw(&self) -> Result<Option<Waker>, ()> {
+        self.0.mark(true)
     }
 }
 
@@ -50,9 +62,7 @@ impl FirstWaiter for First {
 
     #[inline]
     fn tell(&self) {
-        if !self.0.is_dead()
-            && let Ok(waker) = self.0.resolve(Told::Over)
-        {
+        if let Ok(waker) = self.0.mark(false) {
             trampoline::wake(waker);
         }
     }

@@ -71,8 +71,9 @@ where
     }
 
     fn with(word: StateWord, waiter: Option<Arc<Completion<T, E>>>) -> Self {
+        let listed = waiter.is_some();
         let waiters = waiter.map_or_else(SealableList::new, SealableList::with);
-        Self { word, first: F::nobody(), waiters, result: UnsafeCell::new(None) }
+        Self { word: word.with_list(listed), first: F::nobody(), waiters, result: UnsafeCell::new(None) }
     }
 
     /// The same with its first waiter, before anybody else sees it.
@@ -86,7 +87,6 @@ where
     pub(crate) fn done(value: T) -> Self {
         let flight = Self::new();
         flight.publish(Ok(value)).unwrap_or_else(|_| unreachable!("nobody else knows it yet"));
-        drop(flight.waiters.seal());
         flight
     }
 
@@ -146,6 +146,30 @@ where
         Ok(())
     }
 
+    /// As [`publish`](Self::publish), in one step, for a claimer beside whom nobody may write a result: others can but end the flight
+    /// without one.
+    ///
+    /// # Safety
+    /// The caller has claimed the flight and has neither published nor given the claim back, and nobody else publishes from then on.
+    pub(crate) unsafe fn complete(&self, result: Result<T, E>) -> Result<(), Result<T, E>> {
+        if self.word.phase().is_terminal() {
+            return Err(result);
+        }
+        let outcome = Outcome::of(&result);
+        if mutant("flight.completes_first") && self.word.complete(outcome).is_err() {
+            return Err(result);
+        }
+        self.result.with_mut(|slot| {
+            // SAFETY: the caller alone writes, and nobody reads before the phase says that there is a result.
+            unsafe { *slot = Some(result) };
+        });
+        self.word.complete(outcome).map_err(|_| {
+            // SAFETY: it was ended without a result, so nobody ever reads.
+            let result = self.result.with_mut(|slot| unsafe { (*slot).take() });
+            result.expect("it was written above")
+        })
+    }
+
     /// Publishes the result and tells every waiter. False if the flight was over or somebody else is about to end it; then the
     /// result is dropped.
     #[cfg(test)]
@@ -198,16 +222,20 @@ where
             return;
         }
         self.first.tell();
-        self.waiters.seal().deliver(|waiter| {
-            let outcome = self.outcome().expect("it is over");
-            waiter.resolve(outcome);
-        });
+        // Whoever hangs a waiter up says so in the word first, and is refused by a word that is over: where nobody has, nobody will,
+        // and the list may stay open.
+        if self.word.is_listed() {
+            self.waiters.seal().deliver(|waiter| {
+                let outcome = self.outcome().expect("it is over");
+                waiter.resolve(outcome);
+            });
+        }
     }
 
     /// Makes `waiter` one of the owners and one of those who are told; also whether nobody owned it before. On refusal `waiter` is
     /// unchanged.
     pub(crate) fn join_anew(&self, waiter: Arc<Completion<T, E>>) -> Result<bool, JoinRefused> {
-        let anew = self.word.join_anew().map_err(|refused| match refused {
+        let anew = self.word.join_anew(!mutant("flight.joins_unlisted")).map_err(|refused| match refused {
             Refused::Phase(phase) => JoinRefused::Terminal(phase),
             Refused::Full => JoinRefused::Full,
         })?;

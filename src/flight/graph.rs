@@ -104,9 +104,9 @@ pub(crate) struct Entry<'a> {
 impl Entry<'_> {
     /// Whether this wait for `target` inside the flights of `path` could never end and is the one to give up: of the threads
     /// that close a cycle the first to find it, at the latest the last one to register.
-    pub(crate) fn cycle(&self, path: &Path, target: &Arc<dyn FlightRef>) -> Option<Cycle> {
+    pub(crate) fn cycle(&self, path: &Path, target: Arc<dyn FlightRef>) -> Option<Cycle> {
         let mut search = Search { graph: self.graph, mine: self.number, path, seen: HashSet::new(), trail: Vec::new() };
-        search.run(target.clone())
+        search.run(target)
     }
 }
 

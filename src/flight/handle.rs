@@ -10,7 +10,7 @@ use super::first::{FirstFlight, Told};
 use super::oneshot::OneShot;
 use super::target::FlightRef;
 use super::until::{Until, withdraw};
-use super::waits::{self, Helping, Shot, Waited};
+use super::waits::{self, Awaited, Helping, Shot, Waited};
 use super::{active, trampoline};
 use crate::runtime::{self, Spawner};
 use crate::sync::Arc;
@@ -36,16 +36,8 @@ enum State<T: Send + 'static, E: Send + 'static> {
     Ready(Option<Result<T, E>>),
     Sole(Arc<dyn SoleFlight<T, E>>),
     Joined(Arc<Completion<T, E>>, Arc<dyn FlightRef>),
-    /// The flight's first waiter, with the way to its place there.
-    First(Arc<dyn FlightRef>, FirstOf<T, E>),
-}
-
-/// Sees a flight as its first waiter does.
-type FirstOf<T, E> = fn(&dyn FlightRef) -> &dyn FirstFlight<T, E>;
-
-fn first_of<T, E, F: FirstFlight<T, E> + 'static>(flight: &dyn FlightRef) -> &dyn FirstFlight<T, E> {
-    let flight = flight.as_any().and_then(|flight| flight.downcast_ref::<F>());
-    flight.expect("it stands beside the flight that it was made for")
+    /// The flight's first waiter, whose place is there.
+    First(Arc<dyn FirstFlight<T, E>>),
 }
 
 /// The claim on one result: await it, wait for it, or look whether it is there.
@@ -82,7 +74,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
 
     /// The handle of the one for whom a flight was made, and who has its place there.
     pub(crate) fn first<F: FirstFlight<T, E> + 'static>(flight: Arc<F>) -> Self {
-        Self { state: State::First(flight, first_of::<T, E, F>), until: None }
+        Self { state: State::First(flight), until: None }
     }
 
     /// The handle of a flight that nobody else can wait for.
@@ -108,7 +100,8 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         match &self.state {
             State::Ready(_) => None,
             State::Sole(flight) => Some(flight.clone()),
-            State::Joined(_, flight) | State::First(flight, _) => Some(flight.clone()),
+            State::Joined(_, flight) => Some(flight.clone()),
+            State::First(flight) => Some(flight.clone()),
         }
     }
 
@@ -124,7 +117,8 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         match &self.state {
             State::Ready(_) => None,
             State::Sole(flight) => Some(&**flight as &dyn FlightRef),
-            State::Joined(_, flight) | State::First(flight, _) => Some(&**flight),
+            State::Joined(_, flight) => Some(&**flight),
+            State::First(flight) => Some(&**flight as &dyn FlightRef),
         }
     }
 
@@ -134,7 +128,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Ready(_) => true,
             State::Sole(flight) => flight.shot().is_done(),
             State::Joined(waiter, _) => waiter.shot().is_done(),
-            State::First(flight, first_of) => first_of(&**flight).first().shot().is_done(),
+            State::First(flight) => flight.first().shot().is_done(),
         }
     }
 
@@ -143,13 +137,10 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Ready(result) => return Some(result.take().expect("a handle gives its result away once")),
             State::Sole(flight) => flight.shot().take()?,
             State::Joined(waiter, _) => waiter.shot().take()?,
-            State::First(flight, first_of) => {
-                let flight = first_of(&**flight);
-                match flight.first().shot().take()? {
-                    Told::Over => flight.outcome().expect("it is over, says who was told"),
-                    Told::Withdrawn => Err(Interrupt::Cancelled.into()),
-                }
-            }
+            State::First(flight) => match flight.first().told()? {
+                Told::Over => flight.outcome().expect("it is over, says who was told"),
+                Told::Withdrawn => Err(Interrupt::Cancelled.into()),
+            },
         };
         // The work is let go of together with its result.
         self.state = State::Ready(None);
@@ -163,7 +154,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Ready(_) => true,
             State::Sole(flight) => flight.shot().register(waker),
             State::Joined(waiter, _) => waiter.shot().register(waker),
-            State::First(flight, first_of) => first_of(&**flight).first().shot().register(waker),
+            State::First(flight) => flight.first().shot().register(waker),
         }
     }
 
@@ -226,11 +217,9 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
 
     fn wait_here(&self, limit: Option<Duration>, helping: Helping) -> Waited {
         let shot = Shot { done: &|| self.is_resolved(), register: &|waker| self.register(waker) };
-        match &self.state {
-            State::Ready(_) => Waited::Resolved,
-            State::Sole(flight) => waits::wait(&(flight.clone() as Arc<dyn FlightRef>), shot, limit, helping),
-            State::Joined(_, flight) | State::First(flight, _) => waits::wait(flight, shot, limit, helping),
-        }
+        let Some(flight) = self.flight_ref() else { return Waited::Resolved };
+        let share = || self.flight().expect("it has one, and keeps it while it is borrowed");
+        waits::wait(Awaited { flight, share: &share }, shot, limit, helping)
     }
 
     /// Withdraws. If the result is not there yet, this handle's result is `Cancelled`, at once; and if nobody else wants the
@@ -242,8 +231,8 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             State::Joined(waiter, flight) => {
                 withdraw(waiter, &**flight, Interrupt::Cancelled);
             }
-            State::First(flight, first_of) => {
-                if let Ok(waker) = first_of(&**flight).first().shot().resolve(Told::Withdrawn) {
+            State::First(flight) => {
+                if let Ok(waker) = flight.first().withdraw() {
                     flight.leave();
                     trampoline::wake(waker);
                 }
@@ -318,8 +307,8 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, 
                     flight.abandoned();
                 }
             }
-            State::First(flight, first_of) => {
-                first_of(&**flight).first().shot().abandon();
+            State::First(flight) => {
+                flight.first().shot().abandon();
             }
         }
     }

@@ -4,7 +4,7 @@
 //! # The word
 //!
 //! CLAIMED: somebody has the right to write the result. DONE: it is there. WAKER: the slot holds a waker for the resolver.
-//! ABANDONED: the reader has gone. Bits are only ever added, but for WAKER, which the reader takes back to replace the waker.
+//! ABANDONED: the reader has gone. MARKED: beside DONE, all that a result without content says. Bits are only ever added, but for WAKER, which the reader takes back to replace the waker.
 //!
 //! The slot belongs to the reader while WAKER is clear and to the resolver once it has set DONE over a set WAKER. The result
 //! belongs to the resolver until DONE, then to the reader, or to whoever finds that the other has gone.
@@ -20,6 +20,7 @@ const CLAIMED: u32 = 1;
 const DONE: u32 = 1 << 1;
 const WAKER: u32 = 1 << 2;
 const ABANDONED: u32 = 1 << 3;
+const MARKED: u32 = 1 << 4;
 
 /// A place for one result and for the waker of the one who waits for it.
 ///
@@ -194,6 +195,33 @@ impl<R: 'static> OneShot<R> {
     unsafe fn take_result(&self) -> Option<R> {
         // SAFETY: promised by the caller.
         self.result.with_mut(|slot| unsafe { (*slot).take() })
+    }
+}
+
+/// One whose result is but whether it is marked: it is written together with DONE.
+impl OneShot<()> {
+    /// As [`resolve`](Self::resolve), in one step. `Err` if another was faster or the reader has gone.
+    pub(crate) fn mark(&self, marked: bool) -> Result<Option<Waker>, ()> {
+        let bits = CLAIMED | DONE | if marked { MARKED } else { 0 };
+        // Under loom it begins with the exchange, so that no load hides races.
+        let mut seen = if cfg!(shardrun_loom) { 0 } else { self.load() };
+        loop {
+            if seen & (CLAIMED | ABANDONED) != 0 && !mutant("oneshot.marks_twice") {
+                return Err(());
+            }
+            // ordering: as in `write`: if the reader's WAKER came first we wake it; else it finds DONE when it sets WAKER.
+            match self.word.compare_exchange_weak(seen, seen | bits, Ordering::AcqRel, Ordering::Acquire) {
+                // SAFETY: DONE over a set WAKER hands the slot to us.
+                Ok(_) => return Ok(if seen & WAKER != 0 { unsafe { self.take_waker() } } else { None }),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Whether it is marked, once it is resolved. For the reader.
+    pub(crate) fn marked(&self) -> Option<bool> {
+        let word = self.load();
+        (word & DONE != 0).then_some(word & MARKED != 0)
     }
 }
 

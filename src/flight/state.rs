@@ -9,7 +9,7 @@
 //! | 4..6 | priority | `admit`, `raise` | the most urgent wish so far |
 //! | 6 | WATCHED | `watch` | a waiting worker wants to be nudged when the flight becomes claimable |
 //! | 7 | NOTIFIED | `wake` while claimed | a future was woken while it was being polled; `suspend` sees it |
-//! | 8..12 | – | | free |
+//! | 8 | LISTED | who joins with a waiter | the list of waiters has had an entry, or is about to |
 //! | 12..36 | gates | `add_gate`, `release_gate` | what must still happen before it may be claimed |
 //! | 36..64 | owners | `join_anew`, `leave` | who wants it; the last one out cancels |
 //!
@@ -37,7 +37,6 @@
 //!
 //! Who wins the edge into Done, Failed, Cancelled, Superseded or Shutdown, and nobody else, seals the list of waiters. Who
 //! kills a flight that nobody has claimed owns what was to be executed; if it was claimed the claimer owns it still.
-//!
 //! Counts never wrap: a gate or an owner too many is refused, typed.
 
 #![forbid(unsafe_code)]
@@ -51,6 +50,7 @@ const PRIORITY_SHIFT: u32 = 4;
 const PRIORITY: u64 = 0b11 << PRIORITY_SHIFT;
 const WATCHED: u64 = 1 << 6;
 const NOTIFIED: u64 = 1 << 7;
+const LISTED: u64 = 1 << 8;
 const GATE_SHIFT: u32 = 12;
 #[cfg(test)]
 const GATE: u64 = 1 << GATE_SHIFT;
@@ -88,6 +88,12 @@ impl StateWord {
     #[inline]
     pub(crate) fn admitted(priority: Priority) -> Self {
         Self(AtomicU64::new(OWNER | Phase::Waiting as u64 | (priority as u64) << PRIORITY_SHIFT))
+    }
+
+    /// The same, with an entry in the list of waiters if `listed`.
+    #[inline]
+    pub(crate) fn with_list(self, listed: bool) -> Self {
+        Self(AtomicU64::new(self.0.into_inner() | if listed { LISTED } else { 0 }))
     }
 
     /// Idle, with one owner who wants it at `priority`: to be admitted once something else is over.
@@ -303,7 +309,7 @@ impl StateWord {
             self.0.swap(with_phase(word, Phase::Sealed), Ordering::AcqRel);
             return Ok(Phase::of(word));
         }
-        self.end(Phase::Sealed)
+        self.end(Phase::Sealed).map(Phase::of)
     }
 
     /// Sealed → Done or Failed, for the one that sealed, once the result is written.
@@ -331,15 +337,13 @@ impl StateWord {
     /// [is unclaimed](Phase::is_unclaimed) the caller owns what was to be executed.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     pub(crate) fn kill(&self, how: Killed) -> Result<Phase, Phase> {
-        self.end(how.phase())
+        self.end(how.phase()).map(Phase::of)
     }
 
     /// As [`kill`](Self::kill), and tells in the same step whether anybody owned it.
     #[inline]
     pub(crate) fn kill_wanted(&self, how: Killed) -> Result<(Phase, bool), Phase> {
-        let to = how.phase();
-        self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
-            .map(|before| (Phase::of(before), owners(before) > 0))
+        self.end(how.phase()).map(|before| (Phase::of(before), owners(before) > 0))
     }
 
     /// Whether nobody owns it.
@@ -355,27 +359,33 @@ impl StateWord {
     }
 
     #[inline]
-    fn end(&self, to: Phase) -> Result<Phase, Phase> {
+    fn end(&self, to: Phase) -> Result<u64, Phase> {
         self.update(|word| if over_or_sealed(word) { Err(Phase::of(word)) } else { Ok(with_phase(word, to)) })
-            .map(Phase::of)
     }
 
-    /// One more wants it, unless it is over. Whether nobody wanted it before.
+    /// One more wants it, unless it is over, and is about to hang a waiter in its list if `listed`. Whether nobody wanted it before.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
     #[inline]
-    pub(crate) fn join_anew(&self) -> Result<bool, Refused> {
+    pub(crate) fn join_anew(&self, listed: bool) -> Result<bool, Refused> {
+        let mark = if listed { LISTED } else { 0 };
         self.update(|word| match Phase::of(word) {
             phase if phase.is_terminal() => Err(Refused::Phase(phase)),
             _ if owners(word) == OWNERS_MAX => Err(Refused::Full),
-            _ => Ok(word + OWNER),
+            _ => Ok((word + OWNER) | mark),
         })
         .map(|before| owners(before) == 0)
+    }
+
+    /// Whether anybody ever hung a waiter in its list, or is about to. Of what is over: nobody will from then on.
+    #[inline]
+    pub(crate) fn is_listed(&self) -> bool {
+        self.load() & LISTED != 0
     }
 
     /// As [`join_anew`](Self::join_anew), for who does not ask.
     #[cfg(test)]
     pub(crate) fn join(&self) -> Result<(), Refused> {
-        self.join_anew().map(drop)
+        self.join_anew(false).map(drop)
     }
 
     /// One wants it no more. The last one out cancels in the same step; but what was never admitted has nothing to cancel, and

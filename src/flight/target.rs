@@ -5,7 +5,6 @@ use super::error::Interrupt;
 use super::phase::Phase;
 use crate::runtime::{Place, Spawner};
 use crate::sync::Arc;
-use std::any::Any;
 
 /// The identity of a flight while somebody holds it: where it lies, and which part of its owner it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -32,10 +31,6 @@ pub(crate) trait FlightRef: Send + Sync {
     fn spawner(&self) -> Spawner;
     /// Which of those threads, and how soon.
     fn place(&self) -> Place;
-    /// The flight itself, for who knows what it is: only of one that has a [place for its first waiter](super::FirstFlight).
-    fn as_any(&self) -> Option<&dyn Any> {
-        None
-    }
     /// Where it stands.
     fn phase(&self) -> Phase;
     /// Claims it and runs it here, if it is free. True if something was run. What gates it is found by `gates`, and helped

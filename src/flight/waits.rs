@@ -44,6 +44,14 @@ pub(crate) enum Waited {
     GivenUp(Interrupt),
 }
 
+/// What is waited for.
+#[derive(Clone, Copy)]
+pub(crate) struct Awaited<'a> {
+    pub(crate) flight: &'a dyn FlightRef,
+    /// Another count of it, for who has to keep it.
+    pub(crate) share: &'a dyn Fn() -> Arc<dyn FlightRef>,
+}
+
 /// What a wait asks of the one-shot that it waits for.
 #[derive(Clone, Copy)]
 pub(crate) struct Shot<'a> {
@@ -89,20 +97,21 @@ fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
 }
 
 /// Waits until `shot` is done, at most for `limit`.
-pub(crate) fn wait(flight: &Arc<dyn FlightRef>, shot: Shot<'_>, limit: Option<Duration>, helping: Helping) -> Waited {
+pub(crate) fn wait(awaited: Awaited<'_>, shot: Shot<'_>, limit: Option<Duration>, helping: Helping) -> Waited {
     trampoline::flush();
     let mut waited = Waited::Resolved;
-    flight.poke_and_ask(&mut |spawner| waited = wait_with(spawner, flight, shot, limit, helping));
+    awaited.flight.poke_and_ask(&mut |spawner| waited = wait_with(spawner, awaited, shot, limit, helping));
     waited
 }
 
 fn wait_with(
     spawner: &runtime::Spawner,
-    flight: &Arc<dyn FlightRef>,
+    awaited: Awaited<'_>,
     shot: Shot<'_>,
     limit: Option<Duration>,
     helping: Helping,
 ) -> Waited {
+    let flight = awaited.flight;
     if (shot.done)() {
         return Waited::Resolved;
     }
@@ -112,7 +121,7 @@ fn wait_with(
         if (shot.done)() {
             return Waited::Resolved;
         }
-        return Waited::GivenUp(Interrupt::WouldDeadlock(self_wait(&**flight)));
+        return Waited::GivenUp(Interrupt::WouldDeadlock(self_wait(flight)));
     }
     if spawner.is_forked() {
         // Who executes it is in the parent.
@@ -122,17 +131,17 @@ fn wait_with(
     let inside = inside || worker.is_some();
     let helps = inside || helping == Helping::Anyone;
     if spawner.is_driven() {
-        return drive(flight, shot, spawner, limit, inside);
+        return drive(awaited, shot, spawner, limit, inside);
     }
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let cross = worker.is_some_and(|pool| pool != flight.place().pool);
     let foreign = helping != Helping::Anyone && worker.is_none() && runtime::is_worker();
-    let wait = Wait { flight, spawner, shot, deadline, helps, cross, foreign };
+    let wait = Wait { awaited, spawner, shot, deadline, helps, cross, foreign };
     if inside { wait.inside() } else { wait.outside() }
 }
 
 struct Wait<'a> {
-    flight: &'a Arc<dyn FlightRef>,
+    awaited: Awaited<'a>,
     spawner: &'a runtime::Spawner,
     shot: Shot<'a>,
     deadline: Option<Instant>,
@@ -157,9 +166,9 @@ impl Wait<'_> {
         if !self.helps {
             false
         } else if self.cross {
-            watch(self.flight) && runtime::blocking(|| help(self.flight))
+            watch(self.awaited.flight) && runtime::blocking(|| help(self.awaited))
         } else {
-            help(self.flight)
+            help(self.awaited)
         }
     }
 
@@ -190,18 +199,18 @@ impl Wait<'_> {
                 return Waited::TimedOut;
             }
             let graph = graph::global();
-            let entry = graph.map(|graph| graph.enter(path.clone(), self.flight.clone(), waker.clone()));
+            let entry = graph.map(|graph| graph.enter(path.clone(), (self.awaited.share)(), waker.clone()));
             // Registered before it is asked for: whoever opens a gate from now on nudges us.
-            let free = watch(self.flight);
-            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, self.flight)) {
+            let free = watch(self.awaited.flight);
+            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, (self.awaited.share)())) {
                 drop(entry);
                 return if self.done() { Waited::Resolved } else { deadlock(&cycle) };
             }
-            if let Some(why) = self.flight.slept_for() {
+            if let Some(why) = self.awaited.flight.slept_for() {
                 drop(entry);
                 return if self.done() { Waited::Resolved } else { Waited::GivenUp(why) };
             }
-            if leaves && free && self.spawner.is_short(self.flight.place().pool) {
+            if leaves && free && self.spawner.is_short(self.awaited.flight.place().pool) {
                 leaves = false;
                 continue;
             }
@@ -238,12 +247,13 @@ fn deadlock(cycle: &graph::Cycle) -> Waited {
 
 /// Waits on a runtime without threads.
 fn drive(
-    flight: &Arc<dyn FlightRef>,
+    awaited: Awaited<'_>,
     shot: Shot<'_>,
     spawner: &runtime::Spawner,
     limit: Option<Duration>,
     inside: bool,
 ) -> Waited {
+    let flight = awaited.flight;
     let deadline = limit.and_then(|limit| spawner.now().checked_add(limit));
     loop {
         if (shot.done)() {
@@ -253,14 +263,14 @@ fn drive(
             return Waited::TimedOut;
         }
         let mark = spawner.mark();
-        let moved = if inside { help(flight) } else { spawner.drive_one() };
+        let moved = if inside { help(awaited) } else { spawner.drive_one() };
         if moved || (shot.done)() {
             continue;
         }
         let (parker, path) = (Parker::mine(), active::path());
         let graph = if inside { graph::global() } else { None };
-        let entry = graph.map(|graph| graph.enter(path.clone(), flight.clone(), parker.waker()));
-        if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, flight)) {
+        let entry = graph.map(|graph| graph.enter(path.clone(), (awaited.share)(), parker.waker()));
+        if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, (awaited.share)())) {
             drop(entry);
             return if (shot.done)() { Waited::Resolved } else { deadlock(&cycle) };
         }
@@ -282,9 +292,9 @@ fn drive(
 
 /// Goes through the flight, what gates it and, if `soft`, what it awaits, each once, until `found` says that it has. Without
 /// recursion: chains may be long.
-fn search(flight: &Arc<dyn FlightRef>, soft: bool, mut found: impl FnMut(&dyn FlightRef) -> bool) -> bool {
+fn search(flight: &dyn FlightRef, soft: bool, mut found: impl FnMut(&dyn FlightRef) -> bool) -> bool {
     // Most have nothing behind them.
-    if found(&**flight) {
+    if found(flight) {
         return true;
     }
     let mut open = Vec::new();
@@ -314,11 +324,11 @@ fn is_deep() -> bool {
 }
 
 /// Runs the flight or something that stands before it, if any of that is free, and if the stack has room for it.
-fn help(flight: &Arc<dyn FlightRef>) -> bool {
+fn help(awaited: Awaited<'_>) -> bool {
     if is_deep() {
         return false;
     }
-    let helped = active::helping(flight, || search(flight, true, |flight| flight.help()));
+    let helped = active::helping((awaited.share)(), || search(awaited.flight, true, |flight| flight.help()));
     if helped {
         // What was run here has left its continuation to a worker that comes for it at once; this one goes on with its job.
         runtime::expose();
@@ -327,7 +337,7 @@ fn help(flight: &Arc<dyn FlightRef>) -> bool {
 }
 
 /// Asks to be nudged when any of that becomes free. True if something is.
-fn watch(flight: &Arc<dyn FlightRef>) -> bool {
+fn watch(flight: &dyn FlightRef) -> bool {
     let mut free = false;
     search(flight, true, |flight| {
         free |= flight.watch();
@@ -337,7 +347,7 @@ fn watch(flight: &Arc<dyn FlightRef>) -> bool {
 }
 
 /// Whether some other thread executes the flight or what gates it.
-fn runs_elsewhere(flight: &Arc<dyn FlightRef>) -> bool {
+fn runs_elsewhere(flight: &dyn FlightRef) -> bool {
     search(flight, false, |flight| {
         matches!(flight.phase(), Phase::Claimed | Phase::Sealed) && !active::contains(flight.id())
     })

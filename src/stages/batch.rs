@@ -7,10 +7,10 @@ use super::host::{Host, Stage};
 use super::many::{self, Pieces};
 use super::request::{StageHandle, StageValue};
 use super::run::After;
-use super::shared::Shared;
 use super::slot::{Kind, Slot};
 use super::ticket;
 use crate::flight::Killed;
+use crate::runtime::Job;
 use crate::sync::Arc;
 use smallvec::SmallVec;
 use std::fmt;
@@ -57,10 +57,7 @@ impl<H: Host> Posts<H> {
         for (kind, slots) in self.groups {
             match &slots[..] {
                 [slot] => slot.post(kind),
-                [first, ..] => {
-                    let stripe = first.stripe.clone();
-                    many::push(&stripe.shared, Members { slots, kind });
-                }
+                [_, ..] => many::push(Members { slots, kind }),
                 [] => {}
             }
         }
@@ -68,14 +65,8 @@ impl<H: Host> Posts<H> {
 }
 
 impl<H: Host> Pieces for Members<H> {
-    type Host = H;
-
-    fn shared(&self) -> &Shared<H> {
-        self.slots[0].shared()
-    }
-
-    fn kind(&self) -> Kind {
-        self.kind
+    fn queue(&self, ticket: Job) {
+        self.slots[0].shared().queue(self.kind, ticket);
     }
 
     fn len(&self) -> usize {

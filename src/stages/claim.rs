@@ -1,14 +1,13 @@
 //! A claimed execution: counted while it runs, and ended if the engine's own code unwinds before its waiters were told.
 //! It does not know what is executed.
-#![forbid(unsafe_code)]
 
 use super::error::StageError;
 use super::host::{Host, Stage};
 use super::origin::Origin;
 use super::revision::StageFlight;
-use super::run::tell;
+use super::run::{Outcome, tell};
 use super::slot::Slot;
-use crate::flight::{FirstWaiter, Interrupt, contained, in_the_engine};
+use crate::flight::{FirstWaiter, Interrupt, StateWord, contained, in_the_engine};
 use std::cell::{Cell, RefCell};
 
 crate::sync::local! {
@@ -40,6 +39,20 @@ fn leave(scheduler: u64, before: u64) {
     if before != 0 && before != scheduler {
         let _ = BELOW.try_with(|below| below.borrow_mut().pop());
     }
+}
+
+/// Claims an execution, if it is free and wanted: then it is to be [held](hold).
+///
+/// It is counted before the claim can be seen. So who finds it claimed, or ended since, finds it counted too.
+#[inline]
+pub(crate) fn claim<H: Host>(slot: &Slot<H>, word: &StateWord) -> bool {
+    let here = slot.shared().counters.here();
+    here.one(|counts| &counts.claims);
+    let is_won = word.claim_wanted().is_ok();
+    if !is_won {
+        here.one(|counts| &counts.ended);
+    }
+    is_won
 }
 
 /// A claim that is held.
@@ -74,7 +87,16 @@ impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Claim<'_, T, H, F> {
     #[inline]
     pub(crate) fn begin(&mut self, stage: Stage) {
         self.begun = Some(enter(self.slot.shared().id + 1));
-        self.slot.stripe.counters.executions[stage as usize].one();
+        self.slot.shared().counters.here().one(|counts| &counts.executions[stage as usize]);
+    }
+
+    /// Publishes what the host has made of a Source or an Analysis, which only its claimer ever does. Gives it back if the execution
+    /// was ended meanwhile.
+    #[inline]
+    pub(crate) fn publish_alone(&mut self, outcome: Outcome<T, H>) -> Result<(), Outcome<T, H>> {
+        // SAFETY: who holds the claim has won it. A Source has no other publisher; an Analysis is failed by another only where its
+        // Source has failed, and then it is never claimed. What is published or ended is refused.
+        unsafe { self.flight.complete(outcome) }
     }
 
     #[cold]
@@ -95,8 +117,8 @@ impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Drop for Claim<'_, T, H,
         }
         if let Some(before) = self.begun {
             leave(self.slot.shared().id + 1, before);
-            self.slot.stripe.counters.ended.one();
         }
+        self.slot.shared().counters.here().one(|counts| &counts.ended);
     }
 }
 
@@ -129,7 +151,7 @@ mod tests {
             let core = stages.core();
             let slot = core.live(core.stripes.hash(&7).unwrap(), &7).unwrap().unwrap();
             let revision = slot.visible(&crate::sync::epoch::pin()).unwrap().share();
-            revision.source.word().claim_wanted().unwrap();
+            assert!(claim(&slot, revision.source.word()));
             let fail = |error: &StageError<Plain<u8>>| revision.fail_after_source(slot.shared(), error);
             let part = (&revision.source, &revision.origins.source);
             let unwound = catch_unwind(AssertUnwindSafe(|| {

@@ -1,21 +1,35 @@
 //! What a scheduler counts: requests, executions, refusals of stale results, takings of the sequencer.
 //! It does not know what the counts are used for.
+//!
+//! Each of the first threads has a line of its own, which it alone writes, so that to count costs no exchange; those that come
+//! later share others. Lines are few, since a process may have thousands of schedulers.
 #![forbid(unsafe_code)]
 
 use super::sequencer::SequencerCounters;
+use crate::runtime::{own_stripe, own_stripes, stripe, stripes};
 use crate::sync::CachePadded;
 use crate::sync::stat::{AtomicU64, Ordering};
 
-/// The counters of one stripe of files, alone on their cache lines.
-pub(crate) type StripeCounters = CachePadded<Counts>;
+/// Lines of one thread that there are at most.
+const OWNED_MAX: usize = 64;
+/// Lines of several threads that there are at most.
+const SHARED_MAX: usize = 16;
 
-/// What happens to the files of one stripe.
+/// The counts of one scheduler.
+pub(crate) struct Counters {
+    owned: Box<[CachePadded<Counts>]>,
+    shared: Box<[CachePadded<Counts>]>,
+}
+
+/// What happens on one thread, or on some.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) submits: Count,
     pub(crate) joins: Count,
     pub(crate) executions: [Count; 3],
-    /// Executions that are over, whatever became of them.
+    /// Claims that were tried.
+    pub(crate) claims: Count,
+    /// Claims that are over, whatever became of them.
     pub(crate) ended: Count,
     pub(crate) refusals: Count,
     pub(crate) abandoned: Count,
@@ -23,18 +37,56 @@ pub(crate) struct Counts {
     pub(crate) publications: Count,
 }
 
-/// One number that several threads raise.
+/// One number.
 #[derive(Debug, Default)]
 pub(crate) struct Count(AtomicU64);
 
-impl Count {
+/// Where the calling thread counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    counts: &'a Counts,
+    is_mine: bool,
+}
+
+impl Here<'_> {
+    /// Counts one. What the thread did before is seen by who sees the count.
     #[inline]
-    pub(crate) fn one(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn one(self, of: impl FnOnce(&Counts) -> &Count) {
+        let Count(word) = of(self.counts);
+        if self.is_mine {
+            // ordering: this thread alone writes it. Release pairs with `Counters::sum`.
+            word.store(word.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        } else {
+            word.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        let lines = |count| (0..count).map(|_| CachePadded::default()).collect();
+        Self { owned: lines(own_stripes().min(OWNED_MAX)), shared: lines(stripes().min(SHARED_MAX)) }
     }
 
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// Where the calling thread counts.
+    #[inline]
+    pub(crate) fn here(&self) -> Here<'_> {
+        match own_stripe().and_then(|mine| self.owned.get(mine)) {
+            Some(counts) => Here { counts, is_mine: true },
+            None => self.with_others(),
+        }
+    }
+
+    #[cold]
+    fn with_others(&self) -> Here<'_> {
+        Here { counts: &self.shared[stripe(self.shared.len())], is_mine: false }
+    }
+
+    /// One number over all threads.
+    pub(crate) fn sum(&self, of: impl Fn(&Counts) -> &Count) -> u64 {
+        // ordering: pairs with `Here::one`: what the counted thing came after is seen from here on.
+        let lines = self.owned.iter().chain(&self.shared);
+        lines.map(|counts| of(counts).0.load(Ordering::Acquire)).fold(0, u64::wrapping_add)
     }
 }
 
@@ -75,15 +127,19 @@ pub struct StagesCounters {
 }
 
 impl StagesCounters {
-    pub(crate) fn add(&mut self, counts: &Counts) {
-        self.submits += counts.submits.get();
-        self.joins += counts.joins.get();
-        self.sources += counts.executions[0].get();
-        self.analyses += counts.executions[1].get();
-        self.artifacts += counts.executions[2].get();
-        self.stale_refusals += counts.refusals.get();
-        self.cancelled_results += counts.abandoned.get();
-        self.external_commits += counts.commits.get();
-        self.epochs += counts.publications.get();
+    /// What `counters` say, beside what others know.
+    pub(crate) fn of(counters: &Counters) -> Self {
+        Self {
+            submits: counters.sum(|counts| &counts.submits),
+            joins: counters.sum(|counts| &counts.joins),
+            sources: counters.sum(|counts| &counts.executions[0]),
+            analyses: counters.sum(|counts| &counts.executions[1]),
+            artifacts: counters.sum(|counts| &counts.executions[2]),
+            stale_refusals: counters.sum(|counts| &counts.refusals),
+            cancelled_results: counters.sum(|counts| &counts.abandoned),
+            external_commits: counters.sum(|counts| &counts.commits),
+            epochs: counters.sum(|counts| &counts.publications),
+            ..Self::default()
+        }
     }
 }

@@ -121,7 +121,7 @@ fn commit<H: Host>(
         // Comparing and copying profiles is the host's code.
         let found = catch(|| revision.artifacts.find_or_add(profile, &revision)).map_err(RefusedCommit::Panicked)?;
         if seal(slot, &revision, &found, made) {
-            slot.stripe.counters.commits.one();
+            slot.shared().counters.here().one(|counts| &counts.commits);
             edges::withdrawn(slot, &revision);
             return Ok(());
         }

@@ -92,7 +92,7 @@ impl<'a, H: Host> Quiesce<'a, H> {
 
     /// Looks at every file, and waits for each that is busy. True if nothing was, and nothing ran all the while.
     fn pass(&self) -> Result<bool, Stop> {
-        // First those that are over, last those that were begun: if they are as many, nothing ran in between.
+        // First those that are over, last those that were begun, or about to be: if they are as many, nothing ran in between.
         let (ended, mut quiet) = (self.ended(), true);
         let slots = self.core.worlds.now(&epoch::pin()).table.all();
         for slot in slots {
@@ -138,12 +138,11 @@ impl<'a, H: Host> Quiesce<'a, H> {
     }
 
     fn ended(&self) -> u64 {
-        self.core.stripes.all().iter().map(|stripe| stripe.counters.ended.get()).sum()
+        self.core.shared.counters.sum(|counts| &counts.ended)
     }
 
     fn begun(&self) -> u64 {
-        let begun = |counts: &super::counters::Counts| counts.executions.iter().map(|count| count.get()).sum::<u64>();
-        self.core.stripes.all().iter().map(|stripe| begun(&stripe.counters)).sum()
+        self.core.shared.counters.sum(|counts| &counts.claims)
     }
 }
 

@@ -4,12 +4,13 @@
 
 use super::artifact::ArtifactFlight;
 use super::capacity::Permit;
+use super::claim::claim;
 use super::host::Host;
 use super::many::{self, Pieces};
 use super::run::{self, After};
-use super::shared::Shared;
 use super::slot::{Kind, Slot};
 use crate::flight::Killed;
+use crate::runtime::Job;
 use crate::sync::Arc;
 
 /// Artifacts that were taken off the list of what is ready.
@@ -21,18 +22,12 @@ struct Members<H: Host> {
 
 /// Queues one ticket for all of `artifacts`, which are of one revision and ready.
 pub(crate) fn push<H: Host>(slot: &Arc<Slot<H>>, artifacts: Vec<Arc<ArtifactFlight<H>>>, kind: Kind) {
-    many::push(slot.shared(), Members { slot: slot.clone(), artifacts, kind });
+    many::push(Members { slot: slot.clone(), artifacts, kind });
 }
 
 impl<H: Host> Pieces for Members<H> {
-    type Host = H;
-
-    fn shared(&self) -> &Shared<H> {
-        self.slot.shared()
-    }
-
-    fn kind(&self) -> Kind {
-        self.kind
+    fn queue(&self, ticket: Job) {
+        self.slot.shared().queue(self.kind, ticket);
     }
 
     fn len(&self) -> usize {
@@ -48,7 +43,7 @@ impl<H: Host> Pieces for Members<H> {
             revision.ready.push(&revision.artifacts, artifact);
             return self.slot.post(self.kind);
         };
-        if artifact.flight.word().claim_wanted().is_ok() {
+        if claim(&self.slot, artifact.flight.word()) {
             run::artifact(&self.slot, &revision, artifact, after);
         }
     }

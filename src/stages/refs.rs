@@ -2,6 +2,7 @@
 //! It does not know who holds the handle.
 use super::artifact::ArtifactFlight;
 use super::capacity::Permit;
+use super::claim::claim;
 use super::edges;
 use super::error::StageError;
 use super::host::{Host, Stage};
@@ -14,7 +15,6 @@ use super::versions::has_moved_on;
 use crate::flight::{First, FirstFlight, FirstWaiter, FlightId, FlightRef, Phase, StateWord, catch};
 use crate::runtime::{Driver, Place, Pool, Runtime, Spawner};
 use crate::sync::Arc;
-use std::any::Any;
 
 /// Another count of a revision or an execution that lies behind a [`FlightRef`].
 ///
@@ -98,10 +98,6 @@ fn nowhere() -> Spawner {
 }
 
 impl<H: Host> FlightRef for SourceRef<H> {
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn id(&self) -> FlightId {
         self.flight_id()
     }
@@ -233,10 +229,6 @@ impl<H: Host> FlightRef for AnalysisRef<H> {
 }
 
 impl<H: Host> FlightRef for ArtifactFlight<H> {
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
-    }
-
     fn id(&self) -> FlightId {
         FlightId::of(self, 0)
     }
@@ -266,7 +258,7 @@ impl<H: Host> FlightRef for ArtifactFlight<H> {
         // SAFETY: who holds a reference to this execution holds an `Arc` of it.
         let this = || unsafe { share(self) };
         let _permit = Permit::lent(&slot.stripe.shared, Pool::Workers);
-        self.flight.word().claim_wanted().is_ok() && run::artifact(&slot, &revision, &this(), After::Stay)
+        claim(&slot, self.flight.word()) && run::artifact(&slot, &revision, &this(), After::Stay)
     }
 
     fn watch(&self) -> bool {

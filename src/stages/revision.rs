@@ -136,6 +136,11 @@ impl<H: Host> Revision<H> {
         Some((source, self.publication.resolve_done(clock)))
     }
 
+    /// Stamps the Source that the caller has published, which is shown by every view that is captured from then on.
+    pub(crate) fn stamp_published(&self, clock: &Clock) {
+        self.publication.resolve_own_done(clock);
+    }
+
     /// From when on a view that is captured then does not even know that the file is gone: none before the mark of a removal is
     /// forgotten.
     pub(crate) fn forgotten(&self, clock: &Clock) -> Option<u64> {

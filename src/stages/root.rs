@@ -166,6 +166,7 @@ enum Shown<'a, H: Host> {
 }
 
 impl<H: Host> Revision<H> {
+    #[inline]
     fn shown(&self, at: u64, clock: &Clock) -> Shown<'_, H> {
         match self.published(clock) {
             Some((source, stamp)) if stamp <= at => Shown::Source(source, self.version()),

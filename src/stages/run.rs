@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::artifact::{ArtifactFlight, Ready, known_or_done};
-use super::claim::hold;
+use super::claim::{Claim, claim, hold};
 use super::edges::{self, Dispatch};
 use super::error::{FailureCause, StageError, StageFailure};
 use super::host::{Host, Stage, StageCx};
@@ -17,7 +17,7 @@ use super::slot::{Kind, Slot};
 use super::versions::may_seal;
 use crate::admission::ContextScope;
 use crate::flight::{
-    Contained, Facet, FirstWaiter, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter,
+    Contained, Facet, First, FirstWaiter, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter,
 };
 use crate::observe::Event;
 use crate::runtime::{LEVELS, Priority};
@@ -49,11 +49,16 @@ pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after
     let fail = |error: &StageError<H>| revision.fail_after_source(slot.shared(), error);
     hold(slot, (&revision.source, &revision.origins.source), &fail, |claim| {
         claim.begin(Stage::Source);
-        make_source(slot, revision, after);
+        make_source(slot, revision, claim, after);
     });
 }
 
-fn make_source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
+fn make_source<H: Host>(
+    slot: &Arc<Slot<H>>,
+    revision: &Revision<H>,
+    claim: &mut Claim<'_, H::Source, H, First>,
+    after: After,
+) {
     let cx = StageCx { slot, revision, stage: Stage::Source, word: revision.source.word() };
     let mut named = None;
     let made = call(facet::<0, H>(revision), &revision.origins.source, || {
@@ -74,14 +79,14 @@ fn make_source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Afte
         None => (outcome, None),
     };
     let failure = outcome.as_ref().err().cloned();
-    let (good, mut installed) = (failure.is_none(), None);
-    let install = || installed = edges::install(slot, revision, resolved);
-    let before = || {
-        if good {
-            install()
+    let mut installed = None;
+    let publish = |outcome: Outcome<H::Source, H>| {
+        if failure.is_some() || !edges::installs(slot, &resolved) {
+            return claim.publish_alone(outcome);
         }
+        revision.source.publish_after(outcome, || installed = edges::install(slot, revision, resolved))
     };
-    if !seal_after(slot, revision, (&revision.source, &revision.origins.source), outcome, before) {
+    if !seal(slot, revision, (&revision.source, &revision.origins.source), outcome, publish) {
         return;
     }
     match failure {
@@ -91,8 +96,8 @@ fn make_source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Afte
         }
         None => {
             // It has its stamp before anybody is told of it, so that a view which is captured then shows it.
-            let _ = revision.published(slot.clock());
-            slot.stripe.counters.publications.one();
+            revision.stamp_published(slot.clock());
+            slot.shared().counters.here().one(|counts| &counts.publications);
             let wanted = revision.demand.source_done();
             edges::integrate(slot, revision, installed);
             let next = wanted.then(|| admit_analysis(revision));
@@ -107,11 +112,16 @@ pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, aft
     let fail = |error: &StageError<H>| revision.fail_after_analysis(slot.shared(), error);
     hold(slot, (&revision.analysis, &revision.origins.analysis), &fail, |claim| {
         claim.begin(Stage::Analysis);
-        make_analysis(slot, revision, after);
+        make_analysis(slot, revision, claim, after);
     });
 }
 
-fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) {
+fn make_analysis<H: Host>(
+    slot: &Arc<Slot<H>>,
+    revision: &Revision<H>,
+    claim: &mut Claim<'_, H::Analysis, H, ()>,
+    after: After,
+) {
     let Some(Ok(source)) = revision.source.result() else { unreachable!("Analysis is admitted after Source is done") };
     let cx = StageCx { slot, revision, stage: Stage::Analysis, word: revision.analysis.word() };
     let made = call(facet::<1, H>(revision), &revision.origins.analysis, || {
@@ -119,7 +129,8 @@ fn make_analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: Af
     });
     let outcome = judge(slot, revision, (Stage::Analysis, None), made);
     let failure = outcome.as_ref().err().cloned();
-    if !seal(slot, revision, (&revision.analysis, &revision.origins.analysis), outcome) {
+    let part = (&revision.analysis, &revision.origins.analysis);
+    if !seal(slot, revision, part, outcome, |outcome| claim.publish_alone(outcome)) {
         return;
     }
     if let Some(failure) = failure {
@@ -168,7 +179,7 @@ pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H
         let others = !alone && word.priority() == kind.priority;
         match is_first {
             true if word.priority() > kind.priority => Ready::Keep,
-            true if word.claim_wanted().is_err() => Ready::Drop,
+            true if !claim(slot, word) => Ready::Drop,
             false if !others => Ready::Keep,
             _ => Ready::Run,
         }
@@ -201,7 +212,9 @@ pub(crate) fn artifact<H: Host>(
             Dispatch::Wait => return false,
         };
         let good = outcome.is_ok();
-        if !seal(slot, revision, (&artifact.flight, &artifact.origin), outcome) {
+        // Somebody outside may publish it too.
+        let publish = |outcome| artifact.flight.publish(outcome);
+        if !seal(slot, revision, (&artifact.flight, &artifact.origin), outcome, publish) {
             return true;
         }
         if good {
@@ -255,27 +268,18 @@ fn judge<T, H: Host>(
     Err(failure.unwrap_or_else(|report| crate::flight::Interrupt::Panicked(report).into()))
 }
 
-/// Seals the result if the revision is still the visible one and nobody was faster. A refused result is dropped and counted.
+/// Seals the result by `publish`, which gives it back if somebody was faster, if the revision is still the visible one. A refused
+/// result is dropped and counted.
 fn seal<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
-    slot: &Slot<H>,
-    revision: &Revision<H>,
-    part: (&StageFlight<T, H, F>, &Origin),
-    outcome: Outcome<T, H>,
-) -> bool {
-    seal_after(slot, revision, part, outcome, || {})
-}
-
-/// As `seal`; `first` is called once nobody else can end the execution, and before anybody sees the result.
-fn seal_after<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
     slot: &Slot<H>,
     revision: &Revision<H>,
     (flight, origin): (&StageFlight<T, H, F>, &Origin),
     outcome: Outcome<T, H>,
-    first: impl FnOnce(),
+    publish: impl FnOnce(Outcome<T, H>) -> Result<(), Outcome<T, H>>,
 ) -> bool {
     let may = may_seal(&slot.versions, revision, slot.clock()) && !slot.is_over();
     let refused = if may {
-        match flight.publish_after(outcome, first) {
+        match publish(outcome) {
             Ok(()) => return true,
             Err(outcome) => outcome,
         }
@@ -284,12 +288,9 @@ fn seal_after<T: Send + Sync + 'static, H: Host, F: FirstWaiter>(
         kill(slot.shared(), flight, origin, revision.why(slot));
         outcome
     };
-    let counters = &slot.stripe.counters;
-    if flight.word().phase() == Phase::Cancelled {
-        counters.abandoned.one()
-    } else {
-        counters.refusals.one()
-    }
+    let is_abandoned = flight.word().phase() == Phase::Cancelled;
+    let here = slot.shared().counters.here();
+    here.one(|counts| if is_abandoned { &counts.abandoned } else { &counts.refusals });
     drop_contained(refused);
     false
 }

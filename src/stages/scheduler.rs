@@ -271,7 +271,7 @@ impl<H: Host> Stages<H> {
 
     /// Counts one submission: for a host that serves a batch of its own, by reads and requests, and wants it counted as one.
     pub fn account_batch_submission(&self) {
-        self.core.stripes.all()[0].counters.submits.one();
+        self.core.shared.counters.here().one(|counts| &counts.submits);
     }
 
     /// Moves the file on to a new generation with the same text; nothing is computed until somebody asks.
@@ -296,18 +296,16 @@ impl<H: Host> Stages<H> {
 
     /// What the scheduler has counted.
     pub fn counters(&self) -> StagesCounters {
-        let mut counters = StagesCounters {
-            sequencer: self.core.shared.sequencer.counters(),
-            overlaid: self.core.shared.overlaid() as u64,
-            live_roots: self.core.shared.roots.live() as u64,
-            retained_versions: self.core.shared.roots.kept() as u64,
-            ..StagesCounters::default()
-        };
-        counters.epochs = counters.sequencer.transitions;
-        for stripe in self.core.stripes.all() {
-            counters.add(&stripe.counters);
+        let shared = &self.core.shared;
+        let (counted, sequencer) = (StagesCounters::of(&shared.counters), shared.sequencer.counters());
+        StagesCounters {
+            epochs: counted.epochs + sequencer.transitions,
+            sequencer,
+            overlaid: shared.overlaid() as u64,
+            live_roots: shared.roots.live() as u64,
+            retained_versions: shared.roots.kept() as u64,
+            ..counted
         }
-        counters
     }
 }
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::capacity::Capacity;
+use super::counters::Counters;
 use super::host::{Host, Stage};
 use super::leases::Leases;
 use super::origin::Origin;
@@ -15,7 +16,7 @@ use super::ticket;
 use super::world::WorldNumber;
 use crate::admission::Budget;
 use crate::flight::Contained;
-use crate::runtime::{Place, Pool, Spawner};
+use crate::runtime::{Job, Place, Pool, Spawner};
 use crate::sync::stat::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Weak};
 
@@ -31,6 +32,7 @@ pub(crate) struct Shared<H: Host> {
     pub(crate) world: WorldNumber,
     /// The source roots that there are, and what is kept for them.
     pub(crate) roots: Leases<Retained<H>>,
+    pub(crate) counters: Counters,
     overlaid: AtomicUsize,
     pub(crate) first_generation: u64,
     pub(crate) budget: Option<Budget>,
@@ -74,6 +76,7 @@ impl<H: Host> Shared<H> {
             sequencer: Sequencer::new(),
             world: WorldNumber::first(),
             roots: Leases::new(),
+            counters: Counters::new(),
             overlaid: AtomicUsize::new(0),
             first_generation,
             budget,
@@ -112,7 +115,12 @@ impl<H: Host> Shared<H> {
 
     /// Pushes the ticket whose bit the caller has set. A runtime that refuses it drops it, and that ends what waits for it.
     pub(crate) fn push(&self, slot: Arc<Slot<H>>, kind: Kind) {
-        drop(self.spawner.push(self.place(kind), ticket::job(slot, kind)));
+        self.queue(kind, ticket::job(slot, kind));
+    }
+
+    /// Queues what runs stages of this kind. A runtime that refuses it drops it.
+    pub(crate) fn queue(&self, kind: Kind, job: Job) {
+        drop(self.spawner.push(self.place(kind), job));
     }
 
     /// As [`Slot::post`], of a slot that the caller needs no longer.

@@ -58,6 +58,12 @@ fn helper_before_clock() {
     fence(Ordering::SeqCst);
 }
 
+/// The same for who has made the transition visible by an exchange of its own, behind which it comes here.
+fn helper_behind_exchange() {
+    // ordering: as `helper_before_clock`: the exchange stands before the look at the clock.
+    fence_behind_exchange();
+}
+
 /// The word of one transition.
 #[derive(Debug)]
 pub(crate) struct Stamp(AtomicU64);
@@ -100,20 +106,39 @@ impl Stamp {
     pub(crate) fn resolve(&self, clock: &Clock) -> u64 {
         // ordering: pairs with `commit`, both cases there.
         let word = self.0.load(Ordering::Acquire);
-        if word == COMMITTING { self.help(COMMITTING, clock) } else { word }
+        if word == COMMITTING { self.help_other(COMMITTING, clock) } else { word }
+    }
+
+    /// As [`resolve`](Self::resolve), for who has committed it.
+    #[inline]
+    pub(crate) fn resolve_own(&self, clock: &Clock) -> u64 {
+        let word = self.0.load(Ordering::Acquire);
+        if word == COMMITTING { self.help(COMMITTING, clock, helper_behind_exchange) } else { word }
     }
 
     /// The stamp of what the caller has seen done elsewhere, for which the word alone says nothing: helps it to its clock value.
     #[inline]
     pub(crate) fn resolve_done(&self, clock: &Clock) -> u64 {
         let word = self.0.load(Ordering::Acquire);
-        if word == INSTALLING { self.help(INSTALLING, clock) } else { word }
+        if word == INSTALLING { self.help_other(INSTALLING, clock) } else { word }
+    }
+
+    /// As [`resolve_done`](Self::resolve_done), for who has made it done, by an exchange.
+    #[inline]
+    pub(crate) fn resolve_own_done(&self, clock: &Clock) -> u64 {
+        let word = self.0.load(Ordering::Acquire);
+        if word == INSTALLING { self.help(INSTALLING, clock, helper_behind_exchange) } else { word }
     }
 
     #[cold]
-    fn help(&self, from: u64, clock: &Clock) -> u64 {
+    fn help_other(&self, from: u64, clock: &Clock) -> u64 {
+        self.help(from, clock, helper_before_clock)
+    }
+
+    #[inline]
+    fn help(&self, from: u64, clock: &Clock, before_clock: impl FnOnce()) -> u64 {
         if !mutant("stamp.help_no_fence") {
-            helper_before_clock();
+            before_clock();
         }
         // ordering: pairs with `Clock::capture`; the fence orders this look after the one at the stamp. Acquire, and the release
         // below: whoever reads the stamp sees of every capture before it that it was announced.

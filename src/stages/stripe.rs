@@ -4,7 +4,6 @@
 
 use super::artifact::ArtifactFlight;
 use super::chain::Cut;
-use super::counters::StripeCounters;
 use super::host::Host;
 use super::limbo::Limbo;
 use super::origin::Asker;
@@ -26,10 +25,9 @@ pub(crate) enum Garbage<H: Host> {
     Asker(#[expect(dead_code, reason = "kept for its destructor")] Box<Asker>),
 }
 
-/// What the slots of one stripe share: a way to the scheduler, counters, a limbo.
+/// What the slots of one stripe share: a way to the scheduler, numbers of lives, a limbo.
 pub(crate) struct Stripe<H: Host> {
     pub(crate) shared: Arc<Shared<H>>,
-    pub(crate) counters: StripeCounters,
     pub(crate) limbo: Limbo<Garbage<H>>,
     /// Which stripe it is, of how many.
     place: (u64, u64),
@@ -38,13 +36,7 @@ pub(crate) struct Stripe<H: Host> {
 
 impl<H: Host> Stripe<H> {
     fn new(shared: Arc<Shared<H>>, place: (u64, u64)) -> Self {
-        Self {
-            shared,
-            counters: StripeCounters::default(),
-            limbo: Limbo::new(),
-            place,
-            incarnations: AtomicU64::new(0),
-        }
+        Self { shared, limbo: Limbo::new(), place, incarnations: AtomicU64::new(0) }
     }
 
     /// The number of a new life, which no other life of this scheduler has.
@@ -94,10 +86,6 @@ impl<H: Host> Stripes<H> {
     #[inline]
     pub(crate) fn hash_here(&self, file: &H::File) -> u64 {
         self.hasher.hash_one(file)
-    }
-
-    pub(crate) fn all(&self) -> &[Arc<Stripe<H>>] {
-        &self.stripes
     }
 
     pub(crate) fn of(&self, hash: u64) -> &Arc<Stripe<H>> {

@@ -177,7 +177,7 @@ impl<'a, H: Host> Submission<'a, H> {
         ask: &mut Ask<H>,
     ) -> Answer<H> {
         self.charge(ask)?;
-        self.core.stripes.of(hash).counters.submits.one();
+        self.core.shared.counters.here().one(|counts| &counts.submits);
         let slot = self.core.slot(hash, file)?;
         let (start, early) = Start::asked(target, ask);
         let mut edit = self.core.edit(&slot, change, How { creates: true, rehomes }, start);
@@ -323,7 +323,7 @@ impl<'a, H: Host> Submission<'a, H> {
         self.ticket = ticket;
         if let Asked::After(winner) = asked {
             ask.joined = true;
-            slot.stripe.counters.joins.one();
+            self.core.shared.counters.here().one(|counts| &counts.joins);
             if let Some(callback) = ask.on_join.take() {
                 let (slot, stage) = (slot.clone(), target.stage());
                 self.callbacks.push(Box::new(move || {
@@ -343,7 +343,7 @@ impl<H: Host> Core<H> {
         // Hashing and comparing is the host's code.
         catch(|| {
             let hash = self.stripes.hash_here(file);
-            self.stripes.of(hash).counters.submits.one();
+            self.shared.counters.here().one(|counts| &counts.submits);
             let found = |slot: &Arc<Slot<H>>| Some(at_once(slot, target, &pinned));
             (hash, self.worlds.now(&pinned).table.look(hash, file, &pinned, found))
         })
@@ -380,7 +380,7 @@ impl<H: Host> Core<H> {
     pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
         let file = Contained::new(file);
         let Ok(hash) = self.stripes.hash(&file) else { return Moved::Unknown };
-        self.stripes.of(hash).counters.submits.one();
+        self.shared.counters.here().one(|counts| &counts.submits);
         let how = How { creates: true, rehomes: false };
         match self.slot(hash, file) {
             Ok(slot) => self.edit(&slot, Change::Set(text), how, Start::idle()).file.moved,

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::capacity::{self, Permit};
+use super::claim::claim;
 use super::host::{Host, Stage};
 use super::revision::Revision;
 use super::run::{self, After};
@@ -110,7 +111,7 @@ fn work<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, kind: Kind, after:
 
 /// Claims and runs Source here, if it is free and wanted. Nothing runs on the stub.
 pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) -> bool {
-    let free = !revision.is_stub() && revision.source.word().claim_wanted().is_ok();
+    let free = !revision.is_stub() && claim(slot, revision.source.word());
     if free {
         run::source(slot, revision, after);
     }
@@ -119,7 +120,7 @@ pub(crate) fn source<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after
 
 /// Claims and runs Analysis here, if it is free and wanted.
 pub(crate) fn analysis<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, after: After) -> bool {
-    let free = revision.analysis.word().claim_wanted().is_ok();
+    let free = claim(slot, revision.analysis.word());
     if free {
         run::analysis(slot, revision, after);
     }

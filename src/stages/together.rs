@@ -120,7 +120,7 @@ impl<H: Host> Core<H> {
         if requests.is_empty() {
             return BatchHandle::new(Vec::new());
         }
-        self.stripes.of(0).counters.submits.one();
+        self.shared.counters.here().one(|counts| &counts.submits);
         let mut units = self.charge_batch(requests.len());
         let mut wanted = Vec::with_capacity(requests.len());
         let sought = self.seek_all(&requests);

@@ -294,10 +294,13 @@ pub(crate) trait VersionExt: Version {
 
     /// The stamp of a committed revision, which it bears itself from now on. To be called by who has committed it.
     fn settle(&self, clock: &Clock) -> u64 {
-        let stamp = self.stamp(clock);
-        if !self.link().shared.load(Ordering::Relaxed).is_null() {
-            self.link().stamp.settle(stamp);
-        }
+        let link = self.link();
+        // SAFETY: what the members share is let go by who has committed it, after this.
+        let Some(shared) = (unsafe { link.shared.load(Ordering::Relaxed).as_ref() }) else {
+            return link.stamp.resolve_own(clock);
+        };
+        let stamp = shared.0.resolve_own(clock);
+        link.stamp.settle(stamp);
         stamp
     }
 }

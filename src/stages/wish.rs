@@ -65,7 +65,7 @@ fn over<H: Host>(phase: Phase) -> Option<Refusal<H>> {
 
 /// Owns a stage before the wanted one, unless it is done. What is over otherwise refuses the wish.
 fn own<H: Host>(slot: &Slot<H>, (word, origin): (&StateWord, &Origin), asker: &Asker) -> Result<(), Refusal<H>> {
-    match word.join_anew() {
+    match word.join_anew(false) {
         Ok(true) => {
             // It runs on behalf of who comes to own it first, for whatever needs it.
             let taken = origin.take_over(asker, false, false);

@@ -48,7 +48,7 @@ fn ring(count: usize) {
         move || {
             let path = vec![me.id()];
             let entry = graph.enter(path.clone(), next.clone(), Waker::noop().clone());
-            let members = entry.cycle(&path, &next).map_or(0, |members| members.len());
+            let members = entry.cycle(&path, next.clone()).map_or(0, |members| members.len());
             // It waits on: its entry stands.
             std::mem::forget(entry);
             members

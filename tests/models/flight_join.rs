@@ -23,16 +23,16 @@ fn the_first_waiter_withdraws_or_finds_the_outcome() {
             let flight = flight.clone();
             spawn(move || flight.seal_and_publish(Ok(7)))
         };
-        let early = flight.first().shot().take();
+        let early = flight.first().told();
         if early.is_some() {
             assert!(flight.outcome().is_some(), "told, so the outcome is there");
         }
-        let withdrew = flight.first().shot().resolve(Told::Withdrawn).is_ok();
+        let withdrew = flight.first().withdraw().is_ok();
         if withdrew {
             flight.leave();
         }
         let published = publisher.join().unwrap();
-        match early.or_else(|| flight.first().shot().take()) {
+        match early.or_else(|| flight.first().told()) {
             Some(Told::Over) => assert!(published && !withdrew && flight.outcome() == Some(Ok(7))),
             Some(Told::Withdrawn) => assert!(withdrew),
             None => panic!("nobody has told the first waiter"),
@@ -76,6 +76,39 @@ fn two_joiners_a_publisher_and_a_supersession() {
             if let Some(waiter) = joiner.join().unwrap() {
                 assert_eq!(waiter.told(), Some(outcome.clone()), "told what stands, once");
             }
+        }
+    });
+}
+
+/// A claimer who alone may publish does so in one step, beside one that supersedes and one that joins: one outcome stands, and who has
+/// joined is told that one.
+#[test]
+fn a_claimer_alone_beside_a_supersession_and_a_joiner() {
+    check(|| {
+        let flight = Arc::new(Probe::admitted(Priority::Interactive, None));
+        flight.word().claim().unwrap();
+        let joiner = {
+            let flight = flight.clone();
+            spawn(move || join(&flight))
+        };
+        let claimer = {
+            let flight = flight.clone();
+            spawn(move || {
+                // SAFETY: it was claimed above, and nobody else publishes.
+                let published = unsafe { flight.complete(Ok(7)) };
+                if published.is_ok() {
+                    flight.deliver();
+                }
+                published
+            })
+        };
+        let superseded = flight.kill(Killed::Superseded).is_ok();
+        let published = claimer.join().unwrap();
+        assert_eq!(published, if superseded { Err(Ok(7)) } else { Ok(()) }, "exactly one ends it");
+        let outcome = flight.outcome().expect("it is over");
+        assert_eq!(outcome, if superseded { Err(Interrupt::Superseded) } else { Ok(7) });
+        if let Some(waiter) = joiner.join().unwrap() {
+            assert_eq!(waiter.told(), Some(outcome), "told what stands, once");
         }
     });
 }

@@ -28,6 +28,7 @@ mod stages_edges_whole;
 mod stages_line;
 #[cfg(shardrun_loom)]
 mod stages_lives;
+mod stages_many;
 #[cfg(shardrun_loom)]
 mod stages_names;
 mod stages_origin;

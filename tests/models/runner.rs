@@ -17,6 +17,10 @@ const BOTH: &[Seeded] = &[
     ("permits.deliver_at_the_end", "models::runtime_jobs::b84_a_grant_is_delivered_before_the_line_is_served_again"),
     ("permits.let_go_and_forget", "models::runtime_jobs::b84_a_grant_is_delivered_before_the_line_is_served_again"),
     ("flight.first_told_early", "models::flight_join::the_first_waiter_withdraws_or_finds_the_outcome"),
+    ("flight.joins_unlisted", "models::flight_join::two_joiners_a_publisher_and_a_supersession"),
+    ("oneshot.marks_twice", "models::flight_join::the_first_waiter_withdraws_or_finds_the_outcome"),
+    ("many.take_by_look", "models::stages_many::each_piece_is_run_by_one_popper"),
+    ("many.queues_once", "models::stages_many::each_piece_is_run_by_one_popper"),
     ("flight.seal_by_store", "models::flight_state::two_publishers_and_a_cancel"),
     ("flight.claim_ignores_gates", "models::flight_state::gates_against_admission"),
     ("flight.failure_after_drop", "models::flight_state::gates_against_admission"),
@@ -73,6 +77,7 @@ const BOTH: &[Seeded] = &[
 /// Bugs that loom alone must notice: fences, orderings, and what needs one schedule of very many.
 #[cfg(shardrun_loom)]
 const ALONE: &[Seeded] = &[
+    ("flight.completes_first", "models::flight_join::a_claimer_alone_beside_a_supersession_and_a_joiner"),
     ("lanes.turn_over_turn", "models::lanes_word::runners_that_go_on_with_an_actor_take_turns"),
     ("shelf.evict_without_claim", "models::keyed_shelf::an_entry_is_put_in_while_it_is_evicted_and_pushed_out"),
     ("dag.word.open_relaxed", "models::keyed_dag::the_last_of_three_owns_the_node_and_knows_that_an_edge_stayed_shut"),

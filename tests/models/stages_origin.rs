@@ -33,7 +33,7 @@ impl Execution {
     fn join(&self) -> bool {
         let nobody = Asker::default();
         let (asked, turn) = self.origin.ask(&nobody, true);
-        let anew = self.word.join_anew().unwrap();
+        let anew = self.word.join_anew(false).unwrap();
         let in_hand = asked != Asked::First;
         if anew && !in_hand && self.origin.seen() == turn {
             return true;

@@ -92,6 +92,11 @@ pub(crate) struct Installed<H: Host> {
     held: Vec<Needed<H>>,
 }
 
+/// Whether there is anything to install. What comes later is found by [`integrate`].
+pub(crate) fn installs<H: Host>(slot: &Slot<H>, resolved: &Option<Resolved<H>>) -> bool {
+    resolved.is_some() || slot.node.get().is_some()
+}
+
 /// Makes `resolved`, and what was registered before, the dependencies of `revision`, whose Source has been sealed by the caller and is
 /// about to be shown. No host code.
 pub(crate) fn install<H: Host>(
@@ -100,7 +105,7 @@ pub(crate) fn install<H: Host>(
     resolved: Option<Resolved<H>>,
 ) -> Option<Installed<H>> {
     let tag = revision.tag();
-    if resolved.is_none() && slot.node.get().is_none() {
+    if !installs(slot, &resolved) {
         return None;
     }
     let node = slot.node();

@@ -47,7 +47,7 @@ pub(crate) use {gate::Gate, target::Target};
 pub(crate) use boxed::Boxed;
 pub(crate) use dispatch::{Dispatch, ask, before_dispatch, gates, is_open, withdrawn};
 pub(crate) use edge::Consumers;
-pub(crate) use integrate::{found, install, integrate};
+pub(crate) use integrate::{found, install, installs, integrate};
 pub(crate) use node::Node;
 pub(crate) use place::Place;
 pub(crate) use register::moved_on;
