@@ -14,6 +14,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 use std::thread;
+use std::time::{Duration, Instant};
 
 const BUSY: i64 = -32_001;
 const CANCELLED: i64 = -32_800;
@@ -297,6 +298,36 @@ fn a_signal_in_a_flood_has_each_request_answered_once() {
         assert!(daemon.wait().success());
         assert!(!socket.exists());
     }
+}
+
+#[test]
+fn what_is_closed_gives_everything_back() {
+    let (tree, roots) = many(4);
+    let daemon = Daemon::begin(&tree, &[]);
+    let mut client = daemon.client();
+    for round in 0..50 {
+        let opens: Vec<i64> = roots.iter().map(|root| client.send("open", json!({ "root": root }))).collect();
+        let edits = roots.iter().map(|root| json!({ "root": root, "file": name(0), "text": "int x;\n" }));
+        let edits: Vec<i64> = edits.map(|edit| client.send("edit", edit)).collect();
+        let again: Vec<i64> = roots.iter().map(|root| client.send("open", json!({ "root": root }))).collect();
+        if round % 2 == 0 {
+            client.notify("$/cancelRequest", json!({ "id": again[0] }));
+        } else {
+            opens.iter().for_each(|id| assert_eq!(client.answer(*id)["result"]["ready"], true));
+        }
+        for root in &roots {
+            assert_eq!(client.result("close", json!({ "root": root })), json!({ "closed": true }));
+        }
+        let rest = if round % 2 == 0 { opens } else { vec![] };
+        rest.into_iter().chain(edits).chain(again).for_each(|id| drop(client.answer(id)));
+    }
+    // They go on threads of their own time; what the system lends for watching shows that they have gone.
+    let until = Instant::now() + Duration::from_secs(60);
+    while daemon.threads("notify") > 0 {
+        assert!(Instant::now() < until, "{} are watched still", daemon.threads("notify"));
+        assert_eq!(client.result("health", json!({}))["roots"], 0);
+    }
+    daemon.end();
 }
 
 #[test]

@@ -173,6 +173,9 @@ where
 }
 
 /// Names one job, and only that: whatever its number, name and lane. Clones name the same.
+///
+/// A ticket keeps the actor of its job, and so the context, also when that actor is removed: a context that holds tickets of its own
+/// jobs must let them go once those are over, or it never goes.
 #[derive(Clone)]
 pub struct LaneTicket {
     job: Arc<dyn Cancels>,

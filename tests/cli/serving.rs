@@ -41,6 +41,15 @@ impl Daemon {
         pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096
     }
 
+    /// Threads of it whose names begin so.
+    pub(crate) fn threads(&self, name: &str) -> usize {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().flatten();
+        let named = |task: &std::fs::DirEntry| {
+            std::fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm.starts_with(name))
+        };
+        tasks.filter(named).count()
+    }
+
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }

@@ -219,11 +219,15 @@ impl Client {
     fn pump(self: &Arc<Self>, open: &mut Open, key: &Key) {
         while let Some((id, call, after)) = open.next(key, self.daemon.args.window) {
             let writes = call.writes();
-            let handle = methods::submit(&self.daemon, key, call, after);
+            let (handle, opens) = methods::submit(&self.daemon, key, call, after);
             open.submitted(&id, key, handle.ticket(), writes);
+            let opens = opens.zip(handle.ticket().cloned());
             let (client, key) = (self.clone(), key.clone());
             let answering = async move {
                 let outcome = handle.await.unwrap_or_else(|error| Err(Failure::of(&error)));
+                if let Some((root, ticket)) = opens {
+                    root.opened(&ticket);
+                }
                 client.answered(&id, &key, outcome);
             };
             self.daemon.runtime.spawn_future(answering).detach();

@@ -10,7 +10,7 @@ use super::rpc::{Failure, Outcome};
 use serde_json::{Value, json};
 use shardrun::{ActorRef, CoalesceKey, LaneCx, LaneHandle, LaneKind, LaneTicket};
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 /// What a job sees.
 type Cx = LaneCx<Key, Root>;
@@ -96,33 +96,45 @@ fn health(daemon: &Daemon) -> Value {
     })
 }
 
-/// Submits what is asked of a root. It is not begun before the job of `after` is over.
-pub(super) fn submit(daemon: &Daemon, key: &Key, call: Call, after: Option<LaneTicket>) -> LaneHandle<Outcome> {
-    let Some(actor) = daemon.lanes.actor(key) else {
+/// Submits what is asked of a root. It is not begun before the job of `after` is over. The root, if it is to be told when it is over.
+pub(super) fn submit(
+    daemon: &Daemon,
+    key: &Key,
+    call: Call,
+    after: Option<LaneTicket>,
+) -> (LaneHandle<Outcome>, Option<Arc<Root>>) {
+    match daemon.lanes.actor(key) {
+        Some(actor) if call == Call::Open => (open(daemon, &actor), Some(actor.context().clone())),
+        Some(actor) => (ask(daemon, &actor, call, after), None),
         // An actor that is not there refuses by itself. Should it have come by now: when this was asked there was none.
-        return daemon.lanes.submit(key, daemon.lanes.job(LaneKind::PureRead, |_: &Cx| Err(Failure::not_open())));
-    };
+        None => {
+            (daemon.lanes.submit(key, daemon.lanes.job(LaneKind::PureRead, |_: &Cx| Err(Failure::not_open()))), None)
+        }
+    }
+}
+
+fn ask(daemon: &Daemon, actor: &Actor, call: Call, after: Option<LaneTicket>) -> LaneHandle<Outcome> {
     let root = actor.context().clone();
     match call {
-        Call::Open => open(daemon, &actor),
-        Call::Edit { file, text } => write(daemon, &actor, "edit", after, file, move || Some(text)),
-        Call::Revert { file } => write(daemon, &actor, "revert", after, file, || None),
-        Call::Outline { file } => read(daemon, &actor, "outline", after, move || query::outline(&root, &file)),
+        Call::Open => open(daemon, actor),
+        Call::Edit { file, text } => write(daemon, actor, "edit", after, file, move || Some(text)),
+        Call::Revert { file } => write(daemon, actor, "revert", after, file, || None),
+        Call::Outline { file } => read(daemon, actor, "outline", after, move || query::outline(&root, &file)),
         Call::Dependencies { file, transitive } => {
-            read(daemon, &actor, "dependencies", after, move || query::neighbours(&root, &file, Way::Down, transitive))
+            read(daemon, actor, "dependencies", after, move || query::neighbours(&root, &file, Way::Down, transitive))
         }
         Call::Dependants { file, transitive } => {
-            read(daemon, &actor, "dependants", after, move || query::neighbours(&root, &file, Way::Up, transitive))
+            read(daemon, actor, "dependants", after, move || query::neighbours(&root, &file, Way::Up, transitive))
         }
         Call::Fingerprint { file } => {
-            read(daemon, &actor, "fingerprint", after, move || query::fingerprint(&root, file.as_deref()))
+            read(daemon, actor, "fingerprint", after, move || query::fingerprint(&root, file.as_deref()))
         }
-        Call::Files => read(daemon, &actor, "files", after, move || query::files(&root)),
+        Call::Files => read(daemon, actor, "files", after, move || query::files(&root)),
         // These ask how things stand now, and would come too late after a build.
-        Call::Status => status(daemon, &actor, "status", query::status),
-        Call::Progress => status(daemon, &actor, "progress", |root| query::progress(root).to_string()),
-        Call::Drain => drain(daemon, &actor, "drain", after),
-        Call::Rescan => drain(daemon, &actor, "rescan", after),
+        Call::Status => status(daemon, actor, "status", query::status),
+        Call::Progress => status(daemon, actor, "progress", |root| query::progress(root).to_string()),
+        Call::Drain => drain(daemon, actor, "drain", after),
+        Call::Rescan => drain(daemon, actor, "rescan", after),
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Root {
     eyes: Mutex<Eyes>,
     /// Why the root is not watched, if it should be.
     unwatched: Mutex<Option<String>>,
-    /// The build that was asked for last: another need not begin before it is over.
+    /// The build that was asked for last, until it is over: another need not begin before. Its ticket keeps the root.
     pub(super) opening: Mutex<Option<LaneTicket>>,
     phase: AtomicUsize,
     found: AtomicUsize,
@@ -71,6 +71,12 @@ impl Root {
 
     pub(super) fn dir(&self) -> &Path {
         &self.args.dir
+    }
+
+    /// A build is over, whatever came of it.
+    pub(super) fn opened(&self, ticket: &LaneTicket) {
+        let over = lock(&self.opening).take_if(|opening| opening.id() == ticket.id());
+        drop(over);
     }
 
     pub(super) fn is_ready(&self) -> bool {
