@@ -1,7 +1,9 @@
 //! Graphs inside the nodes of graphs: who waits for one inside a job comes to an end with it, or is told that it cannot.
 //! It does not know what the nodes do.
 
-use shardrun::{Dag, Dags, Driver, Interrupt, Runtime, RuntimeBuilder, TaskKind};
+use shardrun::{
+    CpuConcurrencySemaphore, Dag, DagCx, DagFailure, Dags, Driver, Interrupt, Runtime, RuntimeBuilder, TaskKind,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -81,4 +83,44 @@ fn who_waits_for_a_graph_inside_a_job_runs_its_nodes_and_nothing_else() {
     assert_eq!((ran.load(Ordering::SeqCst), strangers.load(Ordering::SeqCst)), (100, 0));
     assert_eq!(waits.wait(), Ok(Ok(true)));
     assert_eq!(stranger.wait(), Ok(0));
+}
+
+/// A graph of nodes that need permits, some of which run such a graph in turn and wait for it.
+fn limited(dags: &Dags, semaphores: &[CpuConcurrencySemaphore; 2], depth: usize) -> bool {
+    let mut dag = Dag::builder();
+    for node in 0..4 {
+        let (inner, both) = (dags.clone(), semaphores.clone());
+        let runs = move |_: &DagCx<'_>| {
+            let ends = depth == 0 || node % 2 == 0 || limited(&inner, &both, depth - 1);
+            if ends { Ok(()) } else { Err(DagFailure::Said) }
+        };
+        let entry = dag.node(TaskKind::Parse, runs).semaphore(&semaphores[node / 2]).id();
+        if node % 2 == 1 {
+            dag.node(TaskKind::Load, |_| ()).after(entry);
+        }
+    }
+    dags.submit_dag(dag.build().unwrap()).unwrap().wait().is_ok_and(|report| report.is_success())
+}
+
+#[test]
+fn b58_graphs_inside_bodies_that_hold_permits_which_their_nodes_need_end() {
+    let (send, said) = channel();
+    std::thread::spawn(move || {
+        let semaphores = || [CpuConcurrencySemaphore::new(1), CpuConcurrencySemaphore::new(1)];
+        for driver in (0..50).map(|seed| Driver::Seeded { seed }).chain([Driver::Inline]) {
+            let runtime = Runtime::builder().driver(driver).build().unwrap();
+            send.send((limited(&Dags::new(&runtime), &semaphores(), 2), format!("{driver:?}"))).unwrap();
+        }
+        let runtime = Runtime::builder().workers(2).io_threads(1).build().unwrap();
+        let both = semaphores();
+        for round in 0..200 {
+            send.send((limited(&Dags::new(&runtime), &both, 2), format!("round {round}"))).unwrap();
+        }
+        let free = both.iter().all(|semaphore| (semaphore.available(), semaphore.waiting()) == (1, 0));
+        send.send((free, "all permits are there".to_owned())).unwrap();
+    });
+    for _ in 0..252 {
+        let (ends, which) = said.recv_timeout(SOON).expect("it ends");
+        assert!(ends, "{which}");
+    }
 }

@@ -1,7 +1,8 @@
 //! Keys and values that panic: nothing is poisoned, nobody waits for ever, and the engine's own state stays whole.
 //! It does not know what a good key is.
 
-use shardrun::{Cache, CacheError, Caches, Driver, Retain, Runtime};
+use shardrun::{Admission, Budget, Cache, CacheError, Caches, Driver, Retain, Runtime};
+use std::convert::Infallible;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -137,6 +138,15 @@ fn a_builder_that_is_never_called_is_dropped_with_its_panic_contained() {
     let cancelled = cache.get_or_build(2, bomb());
     cancelled.cancel();
     assert!(matches!(cancelled.wait(), Err(CacheError::Cancelled)));
+    let bounded = Caches::builder(&runtime).budget(Budget::for_runtime(1, &runtime)).build();
+    let cache = bounded.cache::<u64, u64>(1, Retain::all()).unwrap();
+    let holds = cache.get_or_build(1, bomb());
+    assert!(matches!(cache.try_get_or_build(2, bomb()), Admission::Backpressured(_)));
+    assert_eq!(*holds.wait().unwrap(), 1);
+    let single = bounded.single_flight::<u64, u64, Infallible>(2, Retain::all()).unwrap();
+    let (first, joined) = (single.get(1, 1, bomb()), single.get(1, 1, bomb()));
+    assert_eq!((*first.wait().unwrap(), *joined.wait().unwrap()), (1, 1));
+    assert_eq!(*single.get(1, 1, bomb()).wait().unwrap(), 1);
 }
 
 #[test]

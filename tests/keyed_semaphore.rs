@@ -3,7 +3,7 @@
 
 use shardrun::{CacheError, CacheRequest, Caches, CpuConcurrencySemaphore, Driver, Retain, Runtime};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -140,4 +140,71 @@ fn b34_a_shutdown_answers_who_stands_in_line_for_a_permit_that_somebody_outside_
     }
     drop(permit);
     assert_eq!((semaphore.available(), semaphore.waiting()), (1, 0));
+}
+
+#[test]
+fn b58_a_body_that_waits_by_way_of_another_thread_for_a_task_of_the_same_semaphore_lends_its_permit() {
+    let runtime = small(2);
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let ((begun, inside), (open, gate)) = (channel(), channel::<()>());
+    let limited = |key| CacheRequest::key(key).semaphore(semaphore.clone());
+    let (inner, last) = (cache.clone(), limited(3));
+    let mut between = cache.get_or_build(2, move |_| {
+        begun.send(()).unwrap();
+        gate.recv().unwrap();
+        Ok(*inner.get_or_build(last, |_| Ok(3)).wait().unwrap())
+    });
+    inside.recv_timeout(SOON).unwrap();
+    let inner = cache.clone();
+    let mut first = cache.get_or_build(limited(1), move |_| {
+        let between = inner.get_or_build(2, |_| unreachable!("it is under way"));
+        open.send(()).unwrap();
+        Ok(*between.wait().unwrap())
+    });
+    assert_eq!(*first.wait_timeout(SOON).expect("it ends").unwrap(), 3);
+    assert_eq!(*between.wait_timeout(SOON).unwrap().unwrap(), 3);
+    assert_eq!((semaphore.available(), semaphore.waiting()), (1, 0));
+}
+
+#[test]
+fn b58_a_body_that_has_lent_its_permit_takes_one_back_before_it_goes_on() {
+    let runtime = small(3);
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let limited = |key| CacheRequest::key(key).semaphore(semaphore.clone());
+    let ((end_first, first_may_end), (end_other, other_may_end)) = (channel::<()>(), channel::<()>());
+    let ((begun, first_inside), (entered, other_inside)) = (channel(), channel());
+    let awaited = cache.get_or_build(9, move |_| {
+        begun.send(()).unwrap();
+        first_may_end.recv().unwrap();
+        Ok(9)
+    });
+    first_inside.recv_timeout(SOON).unwrap();
+    let (runs, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (other_runs, first_sees, inner) = (runs.clone(), seen.clone(), cache.clone());
+    let mut first = cache.get_or_build(limited(1), move |_| {
+        inner.get_or_build(9, |_| unreachable!("it is under way")).wait().unwrap();
+        first_sees.store(runs.load(Ordering::SeqCst), Ordering::SeqCst);
+        Ok(1)
+    });
+    let mut other = cache.get_or_build(limited(2), move |_| {
+        other_runs.store(true, Ordering::SeqCst);
+        entered.send(()).unwrap();
+        other_may_end.recv().unwrap();
+        other_runs.store(false, Ordering::SeqCst);
+        Ok(2)
+    });
+    // The other runs with the permit of the first, whichever has come to it first.
+    other_inside.recv_timeout(SOON).expect("the first lends its permit");
+    end_first.send(()).unwrap();
+    awaited.wait().unwrap();
+    assert!(!first.is_resolved(), "it has no permit");
+    end_other.send(()).unwrap();
+    assert_eq!(*other.wait_timeout(SOON).unwrap().unwrap(), 2);
+    assert_eq!(*first.wait_timeout(SOON).unwrap().unwrap(), 1);
+    assert!(!seen.load(Ordering::SeqCst), "never two bodies at once");
+    assert_eq!(semaphore.available(), 1);
 }

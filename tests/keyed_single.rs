@@ -4,7 +4,7 @@
 use shardrun::{CacheError, CacheHandle, Caches, Driver, Retain, Runtime, SingleFlight};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 use std::thread::scope;
 use std::time::Duration;
 
@@ -185,5 +185,29 @@ fn a_newer_value_that_is_not_to_be_kept_is_not_kept_under_an_older_generation_ei
     match given.as_str() {
         "seven" => assert_eq!(ready, None),
         _ => assert_eq!(ready, Some((5, "five".to_owned()))),
+    }
+}
+
+#[test]
+fn an_older_build_that_nobody_wants_any_more_is_no_reason_to_build_the_newer() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let trees = trees(&runtime);
+    let handles: Arc<Mutex<Vec<CacheHandle<String, String>>>> = Arc::default();
+    let (inner, (send, said)) = (handles.clone(), channel());
+    let older = trees.get(1, 1, |_| Ok("older".to_owned()));
+    // The older one, once it is built, waits for this one, and runs it.
+    let newer = trees.get(1, 2, move |cx| {
+        for handle in inner.lock().unwrap().iter() {
+            send.send(cx.token().is_cancelled()).unwrap();
+            handle.cancel();
+        }
+        send.send(cx.token().is_cancelled()).unwrap();
+        Ok("newer".to_owned())
+    });
+    handles.lock().unwrap().extend([older, newer]);
+    assert!(runtime.drive_one());
+    assert_eq!(said.try_iter().collect::<Vec<_>>(), [false, false, true]);
+    for handle in handles.lock().unwrap().drain(..) {
+        assert!(matches!(handle.wait(), Err(CacheError::Cancelled)));
     }
 }

@@ -13,6 +13,7 @@ mod flight;
 mod future;
 mod graph;
 mod handle;
+mod held;
 mod list;
 mod oneshot;
 mod parker;
@@ -39,6 +40,7 @@ pub(crate) use contain::{Contained, OnUnwind, catch, contained, drop_contained, 
 pub(crate) use first::{First, FirstFlight, FirstWaiter};
 pub(crate) use flight::{Flight, JoinRefused, interrupt};
 pub(crate) use handle::SoleFlight;
+pub(crate) use held::{HeldScope, Lends, holds};
 pub(crate) use list::{Link, Linked, SealableList};
 pub(crate) use oneshot::OneShot;
 pub(crate) use phase::{Killed, Left, Phase, Refused};

@@ -16,7 +16,7 @@ use super::error::{Interrupt, WaitCycle};
 use super::parker::Parker;
 use super::phase::Phase;
 use super::target::FlightRef;
-use super::{active, graph, trampoline};
+use super::{active, graph, held, trampoline};
 use crate::runtime;
 use crate::sync::{Arc, hint, thread};
 use std::cell::Cell;
@@ -221,6 +221,8 @@ impl Wait<'_> {
             if (self.shot.register)(&waker) {
                 return Waited::Resolved;
             }
+            // What was waited for may need what the jobs here hold.
+            let _lent = held::lend();
             // Only another thread can run now what this one may not: without a spare there may be none, and none may ever come.
             let park = || parker.park_until(self.deadline);
             if leaves {

@@ -118,13 +118,12 @@ impl<M: Memo> Build<M> {
         // SAFETY: the claim is ours.
         let work = unsafe { self.take_work() };
         let (result, keep) = {
-            let _holding = self.semaphore.as_ref().map(CpuConcurrencySemaphore::holding);
+            let _holding = permit.map(CpuPermit::hold);
             let _scope = enter(self.id());
             let result = self.call(work).map(Arc::new);
             let keep = self.weigh(&result);
             (result, keep)
         };
-        drop(permit);
         self.end(result, keep);
         unwound.disarm();
         true
@@ -238,7 +237,7 @@ impl<M: Memo> FlightRef for Build<M> {
         if self.phase() != Phase::Waiting {
             return false;
         }
-        semaphore.for_helper().is_some_and(|permit| self.run_if_free(Some(permit)))
+        semaphore.take_here().is_some_and(|permit| self.run_if_free(Some(permit)))
     }
 
     fn watch(&self) -> bool {

@@ -2,22 +2,18 @@
 //! its body. It does not know what the bodies do.
 //!
 //! A worker that finds no permit does not wait: the task stands in line, and is queued again, with its permit, once it is its turn.
-//! Who waits inside a body for a task of the same semaphore runs that over the cap, if need be: its own body does not run meanwhile.
+//! A body that waits does not run meanwhile: it runs on the same thread whatever it waits for, with its own permit, and while it sleeps
+//! its permit is lent to who stands in line. It takes a permit back before it goes on.
 #![forbid(unsafe_code)]
 
-use crate::flight::{Asleep, Completion, Entered, trampoline};
-use crate::runtime::{Acquire, Job, Permits, Place, Spawner, Waiting};
+use crate::flight::{Asleep, Completion, Entered, HeldScope, Lends, holds, trampoline};
+use crate::runtime::{Acquire, Job, Permits, Place, Spawner, Waiting, blocking_if_lent};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Arc, OnceLock};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
-use std::marker::PhantomData;
-
-crate::sync::local! {
-    /// The semaphores whose permits bodies on this thread's stack hold, by address.
-    static HELD: RefCell<Vec<usize>> = RefCell::new(Vec::new());
-}
+use std::rc::Rc;
 
 /// Lets at most so many bodies run at once. Clones share it; it is fair: who has waited longest is next.
 ///
@@ -72,24 +68,34 @@ impl CpuConcurrencySemaphore {
     }
 
     /// A permit; the calling thread waits in line for it. A worker that waits here is replaced by a spare meanwhile; tasks of a cache
-    /// or a graph do better to carry the semaphore, and cost no thread.
+    /// or a graph do better to carry the semaphore: they cost no thread, and a body of theirs that waits for another task lends its
+    /// permit, which one that was taken by hand does not.
     pub fn acquire(&self) -> CpuPermit {
         if let Some(permit) = self.try_acquire() {
             return permit;
         }
-        let grant: Arc<Completion<(), Infallible>> = Completion::new();
-        let told = grant.clone();
-        let job = Job::new(move || {
-            told.resolve(Ok(()));
-        });
-        if let Acquire::Queued(_) = self.permits.acquire_or_queue(1, job) {
+        if let Some((grant, _)) = self.stand_in_line() {
             grant.wait_here(None);
         }
         self.permit()
     }
 
+    /// A place in line for the calling thread; none if it has the permit already.
+    fn stand_in_line(&self) -> Option<(Arc<Completion<(), Infallible>>, Waiting)> {
+        let grant: Arc<Completion<(), Infallible>> = Completion::new();
+        let told = grant.clone();
+        let job = Job::new(move || {
+            told.resolve(Ok(()));
+        });
+        match self.permits.acquire_or_queue(1, job) {
+            Acquire::Queued(waiting) => Some((grant, waiting)),
+            // There is a permit at least.
+            Acquire::Now(_) | Acquire::TooMany(_) => None,
+        }
+    }
+
     fn permit(&self) -> CpuPermit {
-        CpuPermit { permits: Some(self.permits.clone()) }
+        CpuPermit { semaphore: self.clone(), own: true }
     }
 
     /// Whether a permit could be had now.
@@ -97,9 +103,9 @@ impl CpuConcurrencySemaphore {
         self.is_lent_here() || (self.available() > 0 && self.waiting() == 0)
     }
 
-    /// A permit for who waits for the task itself: a free one, or none if a body down this stack holds one and waits.
-    pub(crate) fn for_helper(&self) -> Option<CpuPermit> {
-        self.try_acquire().or_else(|| self.is_lent_here().then_some(CpuPermit { permits: None }))
+    /// A permit for a task that runs on this thread now: a free one, or the one of a body down this stack, which waits.
+    pub(crate) fn take_here(&self) -> Option<CpuPermit> {
+        self.try_acquire().or_else(|| self.is_lent_here().then(|| CpuPermit { semaphore: self.clone(), own: false }))
     }
 
     fn address(&self) -> usize {
@@ -107,15 +113,17 @@ impl CpuConcurrencySemaphore {
     }
 
     fn is_lent_here(&self) -> bool {
-        let address = self.address();
-        HELD.try_with(|held| held.borrow().contains(&address)).unwrap_or(false)
+        holds(self.address())
     }
 
-    /// Notes that a body on this thread holds one of its permits, until the scope is dropped.
-    pub(crate) fn holding(&self) -> Holding {
-        let address = self.address();
-        let _ = HELD.try_with(|held| held.borrow_mut().push(address));
-        Holding(PhantomData)
+    /// A permit for a body that has slept and goes on. None where only this thread could run who has the permits: rather one body
+    /// too many than none at all.
+    fn take_again(&self) -> bool {
+        if self.permits.try_acquire(1) {
+            return true;
+        }
+        let Some((grant, waiting)) = self.stand_in_line() else { return true };
+        blocking_if_lent(|| grant.wait_here(None)).is_some() || !self.permits.abandon(&waiting)
     }
 
     /// For a worker that has come to a task: runs `body` here with a permit, or has it queued at `place` once there is one, and
@@ -197,14 +205,24 @@ impl fmt::Debug for CpuConcurrencySemaphore {
 /// Leave for one body to run, given back when it is dropped, by a panic too.
 #[must_use = "the permit is given back when it is dropped"]
 pub struct CpuPermit {
-    /// `None` if it is on loan.
-    permits: Option<Arc<Permits>>,
+    semaphore: CpuConcurrencySemaphore,
+    /// Else it is on loan.
+    own: bool,
+}
+
+impl CpuPermit {
+    /// Has a body on this thread hold it until the scope is dropped.
+    pub(crate) fn hold(mut self) -> Holding {
+        let own = Cell::new(std::mem::take(&mut self.own));
+        let held = Rc::new(Held { semaphore: self.semaphore.clone(), own });
+        Holding { _scope: HeldScope::enter(held.clone()), held }
+    }
 }
 
 impl Drop for CpuPermit {
     fn drop(&mut self) {
-        if let Some(permits) = self.permits.take() {
-            permits.release(1);
+        if self.own {
+            self.semaphore.permits.release(1);
         }
     }
 }
@@ -233,12 +251,42 @@ impl Drop for Granted {
     }
 }
 
-/// While it lives a body on this thread holds a permit.
-#[must_use]
-pub(crate) struct Holding(PhantomData<*const ()>);
+/// The permit of a body that runs.
+struct Held {
+    semaphore: CpuConcurrencySemaphore,
+    /// It is there to be given back, or lent.
+    own: Cell<bool>,
+}
+
+impl Lends for Held {
+    fn lend(&self) {
+        if self.own.get() {
+            self.semaphore.permits.release(1);
+        }
+    }
+
+    fn take_back(&self) {
+        if self.own.get() {
+            self.own.set(self.semaphore.take_again());
+        }
+    }
+
+    fn source(&self) -> usize {
+        self.semaphore.address()
+    }
+}
+
+/// While it lives a body on this thread holds a permit, which goes back then.
+#[must_use = "the permit is given back when it is dropped"]
+pub(crate) struct Holding {
+    _scope: HeldScope,
+    held: Rc<Held>,
+}
 
 impl Drop for Holding {
     fn drop(&mut self) {
-        let _ = HELD.try_with(|held| held.borrow_mut().pop());
+        if self.held.own.replace(false) {
+            self.held.semaphore.permits.release(1);
+        }
     }
 }

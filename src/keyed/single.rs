@@ -20,7 +20,9 @@ use super::error::CacheError;
 use super::memo::{CacheKey, Memo, Typed};
 use super::node::Node;
 use super::request::{CacheRequest, KeyedView, Limits, Wish};
-use crate::flight::{Contained, FlightRef, Handle, Interrupt, catch, drop_contained, is_active, self_wait};
+use crate::flight::{
+    CancellationToken, Contained, FlightRef, Handle, Interrupt, catch, drop_contained, is_active, self_wait,
+};
 use crate::sync::{Arc, Weak};
 use std::convert::Infallible;
 use std::fmt;
@@ -139,7 +141,7 @@ impl<K: CacheKey, V: Send + Sync + 'static, E: Send + Sync + 'static> SingleFlig
         let core = Arc::downgrade(&self.core);
         let work: Work<Typed<K, V, E>> = Box::new(move |cx| {
             let own = builder(cx)?;
-            let Some(newer) = newer(&core, (hash, cx.key(), generation)) else { return Ok(own) };
+            let Some(newer) = newer(&core, (hash, cx.key(), generation), cx.token()) else { return Ok(own) };
             // It is kept, or not, as the newer generation's.
             cx.return_only();
             Ok(newer)
@@ -266,6 +268,7 @@ async fn in_line<M: Memo>(core: Arc<Core<M>>, mut wished: Contained<Wished<M>>) 
 fn newer<M: Memo<Value: Clone>>(
     core: &Weak<Core<M>>,
     (hash, key, generation): (u64, &M::Key, u64),
+    token: &CancellationToken,
 ) -> Option<M::Value> {
     let core = core.upgrade()?;
     let seen = core.table.seen(hash);
@@ -274,7 +277,10 @@ fn newer<M: Memo<Value: Clone>>(
     if let Some(Entry::Flying(build)) = fresh(stands.flying) {
         let waiter = Waiter::<M>::new();
         let value = match build.joint.join(waiter.clone()) {
-            Ok(()) => Handle::pending(waiter, build.clone() as Arc<dyn FlightRef>).wait().ok(),
+            // Once nobody wants the older one any more it is no reason to build the newer.
+            Ok(()) => {
+                pending(waiter, build.clone(), &Limits { token: Some(token.clone()), deadline: None }).wait().ok()
+            }
             Err(Over::Value(value)) => Some(value),
             Err(Over::Nothing | Over::Full) => None,
         };

@@ -4,7 +4,7 @@
 
 use super::super::joint::{Ended, Joint};
 use super::super::kind::Disposition;
-use super::super::semaphore::{CpuConcurrencySemaphore, CpuPermit};
+use super::super::semaphore::CpuPermit;
 use super::body::Body;
 use super::builder::Job;
 use super::cx::DagCx;
@@ -85,8 +85,8 @@ impl<'a> Walk<'a> {
         let result = match if runs { held.take_job() } else { None } {
             Some(Job::Call(job)) => match self.run.semaphore(node, held.node()) {
                 None => self.call(node, held.node(), job),
-                Some(semaphore) => match semaphore.try_acquire() {
-                    Some(permit) => self.call_with((node, held.node()), job, semaphore, permit),
+                Some(semaphore) => match semaphore.take_here() {
+                    Some(permit) => self.call_with((node, held.node()), job, permit),
                     None => {
                         let place = place_of(held.node());
                         held.put_job(Job::Call(job));
@@ -115,26 +115,16 @@ impl<'a> Walk<'a> {
     }
 
     /// As `call`, with a permit that is given back before anybody hears of the end.
-    fn call_with(
-        &mut self,
-        (node, here): (u32, &Node),
-        job: Body,
-        semaphore: &CpuConcurrencySemaphore,
-        permit: CpuPermit,
-    ) -> Ended {
-        let result = {
-            let _holding = semaphore.holding();
-            self.call(node, here, job)
-        };
-        drop(permit);
-        result
+    fn call_with(&mut self, (node, here): (u32, &Node), job: Body, permit: CpuPermit) -> Ended {
+        let _holding = permit.hold();
+        self.call(node, here, job)
     }
 
     /// Goes on with a node that has its permit now.
     pub(super) fn go_with(&mut self, node: u32, mut held: Held<'a>, permit: CpuPermit) {
         let runs = self.run.stopped().is_none() && held.seen.may_run(false);
-        let result = match (if runs { held.take_job() } else { None }, self.run.semaphore(node, held.node())) {
-            (Some(Job::Call(job)), Some(semaphore)) => self.call_with((node, held.node()), job, semaphore, permit),
+        let result = match if runs { held.take_job() } else { None } {
+            Some(Job::Call(job)) => self.call_with((node, held.node()), job, permit),
             _ => {
                 drop(permit);
                 Err(self.run.failure(held.node()))
