@@ -72,17 +72,30 @@ impl<S> Entry<S> {
     }
 
     /// Every slot in it.
-    pub(crate) fn slots(self, _pinned: &Guard) -> impl Iterator<Item = ManuallyDrop<Arc<S>>> {
-        // SAFETY: an entry is found in its place under a pin, and freed once no pin of that time is left: see `Taken`.
-        (0..).map_while(move |at| unsafe { self.at(at) })
+    pub(crate) fn slots(self, pinned: &Guard) -> impl Iterator<Item = ManuallyDrop<Arc<S>>> {
+        (0..).map_while(move |at| self.get(at, pinned))
     }
 
-    /// The first slot in it of which `is` says yes. Most hold one.
+    /// The slot at a place in it, if there is one.
     #[inline]
-    pub(crate) fn find(self, pinned: &Guard, is: impl Fn(&S) -> bool) -> Option<ManuallyDrop<Arc<S>>> {
-        // SAFETY: as in `slots`.
-        let first = unsafe { self.at(0) }.filter(|slot| is(slot));
-        if first.is_some() || self.list().is_none() { first } else { self.slots(pinned).skip(1).find(|slot| is(slot)) }
+    pub(crate) fn get(self, at: usize, _pinned: &Guard) -> Option<ManuallyDrop<Arc<S>>> {
+        // SAFETY: an entry is found in its place under a pin, and freed once no pin of that time is left: see `Taken`.
+        unsafe { self.at(at) }
+    }
+
+    /// The first slot in it. Most have no other.
+    #[inline]
+    pub(crate) fn first(self, pinned: &Guard) -> ManuallyDrop<Arc<S>> {
+        if self.list().is_some() {
+            return self.first_of_several(pinned);
+        }
+        // SAFETY: as in `get`; made by `one` from an `Arc`, whose count the entry holds.
+        ManuallyDrop::new(unsafe { Arc::from_raw(self.0.cast()) })
+    }
+
+    #[cold]
+    fn first_of_several(self, pinned: &Guard) -> ManuallyDrop<Arc<S>> {
+        self.get(0, pinned).expect("an entry holds a slot")
     }
 
     /// Frees it, and with it a count of each of its slots.

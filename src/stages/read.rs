@@ -13,7 +13,9 @@ use crate::sync::epoch::{self, Guard};
 
 impl<H: Host> Stages<H> {
     fn read<R>(&self, file: &H::File, f: impl FnOnce(&Revision<H>) -> Option<R>) -> Option<R> {
-        self.with_slot(file, |slot, pinned| f(&*slot.visible(pinned)?))
+        // Not the slot's way to the clock, which is two loads longer.
+        let clock = &self.core().shared.clock;
+        self.with_slot(file, |slot, pinned| f(&*slot.versions.visible(clock, pinned)?))
     }
 
     /// Calls `f` with the slot of a file, under a pin: so it is short and no host code.
@@ -46,14 +48,15 @@ impl<H: Host> Stages<H> {
     /// wait. It may use the scheduler. If it panics, so does this call.
     pub fn with_source<R>(&self, file: &H::File, f: impl FnOnce(&H::Source) -> R) -> Option<R> {
         let core = self.core();
+        let clock = &core.shared.clock;
         let pinned = epoch::pin();
         let look = || {
             let hash = core.stripes.hash_here(file);
-            core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| slot.visible(&pinned))
+            core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| slot.versions.visible(clock, &pinned))
         };
         // Hashing and comparing is the host's code.
         let seen = catch(look).ok().flatten()?;
-        let (source, _) = seen.published(&core.shared.clock)?;
+        let (source, _) = seen.published(clock)?;
         Some(f(source))
     }
 

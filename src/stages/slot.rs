@@ -20,9 +20,9 @@ use crate::sync::epoch::Guard;
 /// The place of one file. What every look at the file reads stands first, on one cache line more often than not.
 #[repr(C)]
 pub(crate) struct Slot<H: Host> {
-    file: Contained<H::File>,
     pub(crate) hash: u64,
     pub(crate) versions: Versions<Revision<H>>,
+    file: Contained<H::File>,
     pub(crate) stripe: Arc<Stripe<H>>,
     /// Which are out, and the number of the world that the slot was made for.
     pub(crate) tickets: Tickets,

@@ -6,30 +6,33 @@
 //! Names are compared under a pin: it is shared and re-entrant, and a comparison may use the scheduler.
 #![forbid(unsafe_code)]
 
-use super::entry::{self, Taken};
+use super::entry::{self, Entry, Taken};
 use super::host::Host;
 use super::slot::Slot;
-use super::trie::{At, Trie};
+use super::trie::{At, PARTS, Trie};
 use crate::flight::{PanicReport, catch};
 use crate::sync::epoch::{self, Guard};
-use crate::sync::stat::{AtomicUsize, Ordering};
+use crate::sync::stat::{AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded};
 use std::array;
+use std::mem::ManuallyDrop;
 
-/// Counts by which those who add files do not meet.
-const COUNTS: usize = 8;
+/// Of a count: one that stands in the table.
+const STANDS: u64 = 1;
+/// One of those that stand there has ended.
+const ENDED: u64 = 1 << 32;
 
 /// The slots of a world.
 pub(crate) struct Table<H: Host> {
     slots: Trie<Slot<H>>,
-    /// Slots that were added, less those that have ended; only the sum of all counts says anything.
-    live: [CachePadded<AtomicUsize>; COUNTS],
+    /// Slots that stand in each part of the trie, and how many of them have ended. An end may be counted after the slot has gone.
+    counts: CachePadded<[AtomicU64; PARTS]>,
 }
 
 impl<H: Host> Table<H> {
     /// With room for `files` files from the beginning.
     pub(crate) fn new(files: usize) -> Self {
-        Self { slots: Trie::new(files), live: array::from_fn(|_| CachePadded::new(AtomicUsize::new(0))) }
+        Self { slots: Trie::new(files), counts: CachePadded::new(array::from_fn(|_| AtomicU64::new(0))) }
     }
 
     #[inline]
@@ -37,8 +40,8 @@ impl<H: Host> Table<H> {
         At { trie: &self.slots, hash, pinned }
     }
 
-    fn count(&self, hash: u64) -> &AtomicUsize {
-        &self.live[hash as usize % COUNTS]
+    fn count(&self, hash: u64) -> &AtomicU64 {
+        &self.counts[Trie::<Slot<H>>::part(hash)]
     }
 
     /// Calls `f` with the slot of `file`, if there is one, live or ended. `f` runs under the pin, so it is short and no host code.
@@ -50,8 +53,7 @@ impl<H: Host> Table<H> {
         pinned: &Guard,
         f: impl FnOnce(&Arc<Slot<H>>) -> R,
     ) -> Result<Option<R>, PanicReport> {
-        let Some(entry) = self.slots.load(hash, pinned) else { return Ok(None) };
-        Ok(catch(|| entry.find(pinned, |slot| slot.file() == file))?.map(|slot| f(&slot)))
+        catch(|| self.look(hash, file, pinned, |slot| Some(f(slot))))
     }
 
     /// As `find`, for a caller who stops the host's panics himself.
@@ -63,7 +65,9 @@ impl<H: Host> Table<H> {
         pinned: &Guard,
         f: impl FnOnce(&Arc<Slot<H>>) -> Option<R>,
     ) -> Option<R> {
-        f(&*self.slots.load(hash, pinned)?.find(pinned, |slot| slot.file() == file)?)
+        let (entry, first) = self.slots.look(hash, pinned)?;
+        let slot = if first.file() == file { first } else { of_several(entry, file, pinned)? };
+        f(&slot)
     }
 
     /// Calls `f` with each slot of `file` that stands here, the newest first, until it answers. As `look` else.
@@ -73,10 +77,19 @@ impl<H: Host> Table<H> {
         hash: u64,
         file: &H::File,
         pinned: &Guard,
-        f: impl FnMut(&Slot<H>) -> Option<R>,
+        mut f: impl FnMut(&Slot<H>) -> Option<R>,
     ) -> Option<R> {
-        let mut f = f;
-        self.slots.load(hash, pinned)?.slots(pinned).filter(|slot| slot.file() == file).find_map(|slot| f(&slot))
+        let (entry, first) = self.slots.look(hash, pinned)?;
+        let (mut slot, mut at) = (first, 0);
+        loop {
+            if slot.file() == file
+                && let Some(answer) = f(&slot)
+            {
+                return Some(answer);
+            }
+            at += 1;
+            slot = entry.get(at, pinned)?;
+        }
     }
 
     /// Adds a slot, also before one of the same name that has ended, or finds the live one that another thread has added
@@ -91,26 +104,40 @@ impl<H: Host> Table<H> {
         let ended = |other: &Slot<H>| other.has_ended(pinned);
         let added = catch(|| entry::add(&self.at(slot.hash, pinned), slot, same, ended, pinned))?;
         if added.is_ok() {
-            self.count(slot.hash).fetch_add(1, Ordering::Relaxed);
+            let before = self.count(slot.hash).fetch_add(STANDS, Ordering::Relaxed);
+            self.fit(slot.hash, stand(before) + 1, pinned);
         }
         Ok(added)
     }
 
-    /// Takes out a slot that has ended, if it stands here still.
-    pub(crate) fn take_out(&self, slot: &Slot<H>, pinned: &Guard) -> Taken<Slot<H>> {
-        entry::take_out(&self.at(slot.hash, pinned), slot, pinned)
+    /// So many slots stand now where those of this hash do.
+    fn fit(&self, hash: u64, slots: i32, pinned: &Guard) {
+        self.slots.fit(hash, slots.max(0).unsigned_abs() as usize, pinned);
     }
 
-    /// Takes one of its slots off the count, which has ended.
+    /// Takes out a slot that has ended, if it stands here still.
+    pub(crate) fn take_out(&self, slot: &Slot<H>, pinned: &Guard) -> Taken<Slot<H>> {
+        let taken = entry::take_out(&self.at(slot.hash, pinned), slot, pinned);
+        if !taken.is_nothing() {
+            let before = self.count(slot.hash).fetch_sub(STANDS + ENDED, Ordering::Relaxed);
+            self.fit(slot.hash, stand(before) - 1, pinned);
+        }
+        taken
+    }
+
+    /// One of its slots has ended: to be said once of each.
     pub(crate) fn note_end(&self, slot: &Slot<H>) {
-        self.count(slot.hash).fetch_sub(1, Ordering::Relaxed);
+        self.count(slot.hash).fetch_add(ENDED, Ordering::Relaxed);
     }
 
     /// How many live slots there are.
     pub(crate) fn len(&self) -> usize {
-        let sum = self.live.iter().map(|live| live.load(Ordering::Relaxed)).fold(0, usize::wrapping_add);
-        // An end may be seen before the beginning that was counted elsewhere.
-        sum.cast_signed().max(0).cast_unsigned()
+        let live = |count: &AtomicU64| {
+            let count = count.load(Ordering::Relaxed);
+            i64::from(stand(count)) - (count.cast_signed().wrapping_sub(stand(count).into()) >> 32)
+        };
+        // An end may be seen before the beginning.
+        self.counts.iter().map(live).sum::<i64>().max(0) as usize
     }
 
     /// Every slot that there is now, live or ended.
@@ -119,4 +146,16 @@ impl<H: Host> Table<H> {
         let entries = self.slots.all(&pinned).into_iter().flat_map(|entry| entry.slots(&pinned));
         entries.map(|slot| Arc::clone(&slot)).collect()
     }
+}
+
+/// The newest slot of `file` in an entry but the first: of names that share a hash.
+#[cold]
+fn of_several<H: Host>(entry: Entry<Slot<H>>, file: &H::File, pinned: &Guard) -> Option<ManuallyDrop<Arc<Slot<H>>>> {
+    (1..).map_while(|at| entry.get(at, pinned)).find(|slot| slot.file() == file)
+}
+
+/// How many stand there, of a count. Less than none, if one that has gone again is still to be counted.
+#[inline]
+fn stand(count: u64) -> i32 {
+    count as i32
 }

@@ -123,6 +123,10 @@ const ALONE: &[Seeded] = &[
         "trie.replace_without_freezing",
         "models::stages_trie::what_is_added_beside_a_removal_is_found_and_what_stays_always_is",
     ),
+    (
+        "trie.widen_without_freezing",
+        "models::stages_trie::what_is_added_beside_a_root_that_widens_is_found_and_what_stays_always_is",
+    ),
     ("trie.empty_no_fence", "models::stages_trie::a_node_that_two_leave_with_one_goes"),
     ("entry.take_out_by_name", "models::stages_lives::a_remover_and_two_requests"),
     ("entry.add_over_the_live", "models::stages_lives::a_remover_and_two_requests"),

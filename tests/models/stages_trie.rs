@@ -1,4 +1,4 @@
-//! The hash trie: entries come, go and stay while nodes are made in their way and replaced.
+//! The hash trie: entries come, go and stay while nodes are made in their way and replaced, and the root is made anew.
 
 use super::check;
 use crate::stages::{At, Hashed, Trie, add, take_out};
@@ -110,5 +110,67 @@ fn a_node_that_two_leave_with_one_goes() {
         removers.into_iter().for_each(|remover| remover.join().unwrap());
         assert!(has(&trie, THIRD));
         assert_eq!((trie.all(&pin()).len(), trie.nodes(&pin())), (1, 0));
+    });
+}
+
+/// As if there were far more than there are.
+fn widen(trie: &Trie<Item>) {
+    trie.fit(FIRST, 1_000, &pin());
+}
+
+/// What stays is found at every moment, and what is added to a part that is made anew stands in the new one.
+#[test]
+fn what_is_added_beside_a_root_that_widens_is_found_and_what_stays_always_is() {
+    check(|| {
+        let trie = with(&[FIRST, SECOND]);
+        let adder = thread::spawn({
+            let trie = trie.clone();
+            move || put(&trie, LAST)
+        });
+        let widener = thread::spawn({
+            let trie = trie.clone();
+            move || widen(&trie)
+        });
+        assert!(has(&trie, FIRST));
+        adder.join().unwrap();
+        widener.join().unwrap();
+        assert_eq!([FIRST, SECOND, LAST].map(|hash| has(&trie, hash)), [true; 3]);
+        assert_eq!(trie.all(&pin()).len(), 3);
+    });
+}
+
+/// What is taken out is gone, whichever part it stood in, and who takes it meets a node that is to go meanwhile.
+#[test]
+fn what_is_taken_beside_a_root_that_widens_is_gone() {
+    check(|| {
+        let trie = with(&[FIRST, SECOND]);
+        let remover = thread::spawn({
+            let trie = trie.clone();
+            move || take(&trie, SECOND)
+        });
+        let widener = thread::spawn({
+            let trie = trie.clone();
+            move || widen(&trie)
+        });
+        assert!(has(&trie, FIRST));
+        remover.join().unwrap();
+        widener.join().unwrap();
+        assert_eq!([FIRST, SECOND].map(|hash| has(&trie, hash)), [true, false]);
+        assert_eq!((trie.all(&pin()).len(), trie.nodes(&pin())), (1, 0));
+    });
+}
+
+/// Two that make a part anew make it once.
+#[test]
+fn two_that_widen_the_root_beside_an_addition_keep_all() {
+    check(|| {
+        let trie = with(&[FIRST, LAST]);
+        let wideners = [(); 2].map(|()| {
+            let trie = trie.clone();
+            thread::spawn(move || widen(&trie))
+        });
+        put(&trie, THIRD);
+        wideners.into_iter().for_each(|widener| widener.join().unwrap());
+        assert_eq!([FIRST, THIRD, LAST].map(|hash| has(&trie, hash)), [true; 3]);
     });
 }

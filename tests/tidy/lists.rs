@@ -64,7 +64,13 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/stages/edges/target.rs", "whom an edge tells is one count, with a mark in its lowest bit"),
     ("src/stages/refs.rs", "a part of a revision or an execution makes another count of the whole"),
     ("src/stages/entry.rs", "an entry of a table counts its slots by hand and is read under an epoch pin"),
-    ("src/stages/trie.rs", "nodes are reached through marked pointers, under an epoch pin"),
+    ("src/stages/trie/mod.rs", "nodes are reached through marked pointers, under an epoch pin"),
+    ("src/stages/trie/node.rs", "nodes are reached through marked pointers, under an epoch pin"),
+    (
+        "src/stages/trie/root.rs",
+        "parts of the root are reached through pointers that bear their width, under an epoch pin",
+    ),
+    ("src/stages/trie/tests.rs", "what the tests take out is dropped once no pin is left"),
     ("src/stages/world.rs", "the pointer to the present world counts by hand and is read under an epoch pin"),
 ];
 
@@ -168,7 +174,10 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/world.rs", "the pointer to the present world, with the argument of each edge beside it"),
     ("src/stages/many.rs", "the cursor of a ticket for many"),
     ("src/stages/table.rs", "counts that no protocol rests on"),
-    ("src/stages/trie.rs", "the cells of the trie, with who may change one above"),
+    ("src/stages/trie/mod.rs", "the cells of the trie, with who may change one above"),
+    ("src/stages/trie/node.rs", "the cells of a node, and who replaces it"),
+    ("src/stages/trie/root.rs", "the parts of the root, and who replaces one"),
+    ("src/stages/trie/tests.rs", "how many threads of a test are at it still"),
     ("src/stages/edges/boxed.rs", "what is made on demand"),
     ("src/stages/edges/edge.rs", "how many edges of a list hang for somebody"),
     ("src/stages/edges/gate.rs", "the gate's word, with the argument of each edge beside it"),

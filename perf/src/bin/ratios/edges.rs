@@ -133,6 +133,54 @@ fn bare(runtime: &Runtime, owners: u64, blockers: u64) -> f64 {
     median(&(0..REPEATS).map(round).collect::<Vec<_>>())
 }
 
+/// An owner as an engine has it that is written by hand and keeps the same promises: it may move on and withdraw what it waits for, and
+/// be cancelled while it becomes ready, so that one of the two ends it.
+#[derive(Default)]
+struct Owner {
+    waits: AtomicU64,
+    is_ready: AtomicBool,
+}
+
+/// One that waits: held by the list of who is waited for, and by the owner.
+struct Waiting {
+    is_over: AtomicBool,
+    owner: Arc<Owner>,
+}
+
+/// As `bare`, with owners that may withdraw and be cancelled, and outlive whoever lets go of them: what is counted per edge is taken
+/// first, an owner that is down to zero is claimed, and the deque and the lists hold counts.
+fn by_hand(runtime: &Runtime, owners: u64, blockers: u64) -> f64 {
+    let all: Vec<Arc<Owner>> = (0..owners).map(|_| Arc::default()).collect();
+    let round = |_| {
+        all.iter().for_each(|owner| {
+            owner.waits.store(blockers, Ordering::Relaxed);
+            owner.is_ready.store(false, Ordering::Relaxed);
+        });
+        let wait = |owner: &Arc<Owner>| Arc::new(Waiting { is_over: AtomicBool::new(false), owner: owner.clone() });
+        let lists: Vec<Vec<Arc<Waiting>>> = (0..blockers).map(|_| all.iter().map(wait).collect()).collect();
+        // The owner's own hold.
+        let _held = lists.clone();
+        let counted = runtime.spawn(move || {
+            let ready = crossbeam_deque::Worker::new_fifo();
+            let begun = now();
+            for waiting in lists.into_iter().flatten() {
+                let owner = &waiting.owner;
+                if !waiting.is_over.swap(true, Ordering::AcqRel)
+                    && owner.waits.fetch_sub(1, Ordering::AcqRel) == 1
+                    && !owner.is_ready.swap(true, Ordering::AcqRel)
+                {
+                    ready.push(owner.clone());
+                }
+            }
+            (now() - begun, std::iter::from_fn(|| ready.pop()).count() as u64)
+        });
+        let (took, ready) = counted.wait().expect("nothing fails");
+        assert_eq!(ready, owners);
+        took as f64 / (owners * blockers) as f64
+    };
+    median(&(0..REPEATS).map(round).collect::<Vec<_>>())
+}
+
 /// Many owners that wait for one blocker, and owners that wait for many.
 pub fn edges(place: &Place, effort: Effort) -> Vec<Value> {
     let pools = Pools::build(place);
@@ -143,13 +191,16 @@ pub fn edges(place: &Place, effort: Effort) -> Vec<Value> {
     for owners in [64, effort.of(1_024) as u64] {
         fan.peer(format!("bare, {owners} owners"), move || sample(bare(runtime, owners, 1)));
         fan.peer(format!("shardrun, {owners} owners"), move || sample(answered(&fresh(), owners, 1)));
+        fan.peer(format!("by hand, {owners} owners"), move || sample(by_hand(runtime, owners, 1)));
         let ours = format!("shardrun, {owners} owners");
+        fan.at_most(&ours, EDGE, 2.0, &[&format!("by hand, {owners} owners")]);
         fan.at_most(&ours, EDGE, 2.0, &[&format!("bare, {owners} owners")]);
         fan.at_most(&ours, EDGE, LINEAR, &["shardrun, 64 owners"]);
     }
     let mut join = Series::new("the ends of Analyses that one more owner waits for, per Analysis", &place.says);
     for blockers in [100, effort.of(1_000) as u64] {
         join.peer(format!("bare, {blockers} blockers"), move || sample(bare(runtime, 1, blockers)));
+        join.peer(format!("by hand, {blockers} blockers"), move || sample(by_hand(runtime, 1, blockers)));
         // The Analysis's own end, and the way to the next one, are in both.
         let more = move || {
             let of = |owners: u64| answered(&fresh(), owners, blockers) * owners as f64;
@@ -157,6 +208,7 @@ pub fn edges(place: &Place, effort: Effort) -> Vec<Value> {
         };
         join.peer(format!("shardrun, {blockers} blockers"), more);
         let ours = format!("shardrun, {blockers} blockers");
+        join.at_most(&ours, EDGE, 2.0, &[&format!("by hand, {blockers} blockers")]);
         join.at_most(&ours, EDGE, 2.0, &[&format!("bare, {blockers} blockers")]);
         join.at_most(&ours, EDGE, LINEAR, &["shardrun, 100 blockers"]);
     }

@@ -169,6 +169,17 @@ pub fn satisfied(place: &Place, effort: Effort) -> Vec<Value> {
             },
         )
     });
+    series.peer("shardrun with_source", || {
+        per_operation(
+            files,
+            || (),
+            |()| {
+                for file in 0..files as u64 {
+                    black_box(scheduler.with_source(&file, |source| black_box(*source))).expect("it is done");
+                }
+            },
+        )
+    });
     series.peer("shardrun request, satisfied", || {
         per_operation(
             files,
@@ -181,6 +192,7 @@ pub fn satisfied(place: &Place, effort: Effort) -> Vec<Value> {
         )
     });
     series.at_most("shardrun request, satisfied", NS, 0.6, &[S]);
+    series.at_most("shardrun with_source", NS, 2.0, &["papaya get"]);
     series.at_most("shardrun try_get_source", NS, 2.0, &["papaya get"]);
     series.at_most("shardrun try_get_source", NS, 2.0, &["papaya get and Arc clone"]);
     vec![series.run(effort.rounds)]
