@@ -20,6 +20,7 @@ enum Place {
     TextDropped,
     ProfileCopied,
     ProfileCompared,
+    ProfileHashed,
     ProfileDropped,
     Load,
     Source,
@@ -29,7 +30,7 @@ enum Place {
     Joined,
 }
 
-const PLACES: [Place; 15] = [
+const PLACES: [Place; 16] = [
     Place::NameCopied,
     Place::NameCompared,
     Place::NameHashed,
@@ -38,6 +39,7 @@ const PLACES: [Place; 15] = [
     Place::TextDropped,
     Place::ProfileCopied,
     Place::ProfileCompared,
+    Place::ProfileHashed,
     Place::ProfileDropped,
     Place::Load,
     Place::Source,
@@ -138,6 +140,14 @@ impl PartialEq for Profile {
 }
 
 impl Eq for Profile {}
+
+impl Hash for Profile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        called(Place::ProfileHashed);
+        // Some share a hash.
+        (self.0 % 2).hash(state);
+    }
+}
 
 impl Drop for Profile {
     fn drop(&mut self) {

@@ -483,6 +483,13 @@ impl PartialEq for Profile {
 
 impl Eq for Profile {}
 
+impl std::hash::Hash for Profile {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        call_back("hash profile");
+        self.0.hash(state);
+    }
+}
+
 fn use_everything(stages: &Stages<HostileHost>, file: u32) {
     let name = || Hostile(file);
     let _ = stages.submit_request(Request::source(name())).wait();
@@ -520,7 +527,7 @@ fn b26_b27_b31_names_that_come_back_to_the_scheduler_or_panic_do_no_harm() {
         }
     });
     assert!(calls.load(Ordering::Relaxed) > 100);
-    for panicking in ["hash", "eq", "clone", "eq profile", "clone profile", "drop"] {
+    for panicking in ["hash", "eq", "clone", "eq profile", "hash profile", "clone profile", "drop"] {
         *ON_NAME.lock().unwrap() = Some(Arc::new(move |what| assert!(what != panicking, "asked for: {what}")));
         let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let first = stages.submit_request(Request::artifact(Hostile(5), Profile(1))).wait();

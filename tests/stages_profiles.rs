@@ -5,7 +5,11 @@
 mod host;
 
 use host::{Act, Files, Gate, driven, threads};
-use shardrun::{Pool, Priority, Request, Stage, StageError, StageHandleOf, Stages, ToArtifact};
+use shardrun::{Host, Pool, Priority, Request, Stage, StageCx, StageError, StageHandleOf, Stages, ToArtifact};
+use std::convert::Infallible;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 const WATCHDOG: Duration = Duration::from_secs(20);
@@ -141,4 +145,97 @@ fn whatever_ends_profiles_that_are_queued_together_answers_all_of_them() {
         drop(stages);
         runtime.shutdown();
     }
+}
+
+/// A profile that counts how often it is compared, and of which some share a hash.
+#[derive(Clone, Debug)]
+struct Compared {
+    name: u32,
+    hash: u32,
+    times: Arc<AtomicUsize>,
+}
+
+impl PartialEq for Compared {
+    fn eq(&self, other: &Self) -> bool {
+        self.times.fetch_add(1, Ordering::Relaxed);
+        self.name == other.name
+    }
+}
+
+impl Eq for Compared {}
+
+impl Hash for Compared {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
+struct Names;
+
+impl Host for Names {
+    type File = u8;
+    type Text = ();
+    type Source = ();
+    type Analysis = ();
+    type Artifact = u32;
+    type Profile = Compared;
+    type Error = Infallible;
+
+    fn load(&self, _: &u8) -> Result<Option<()>, Infallible> {
+        Ok(Some(()))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, (): ()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), Infallible> {
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, profile: &Compared, (): &(), (): &()) -> Result<u32, Infallible> {
+        Ok(profile.name)
+    }
+}
+
+#[test]
+fn a_profile_is_compared_with_those_of_its_hash_alone_however_many_there_are() {
+    for hashes in [u32::MAX, 100, 1] {
+        let runtime = host::inline();
+        let stages = Stages::new(&runtime, Names);
+        let times = Arc::new(AtomicUsize::new(0));
+        let profile = |name| Compared { name, hash: name % hashes, times: times.clone() };
+        for name in 0..PROFILES {
+            assert_eq!(*stages.submit_request(Request::artifact(0, profile(name))).wait().unwrap(), name);
+        }
+        times.store(0, Ordering::Relaxed);
+        for name in 0..PROFILES {
+            assert_eq!(stages.try_get_artifact(&0, &profile(name)).as_deref(), Some(&name));
+            assert_eq!(stages.try_get_last_good_artifact(&0, &profile(name)).as_deref(), Some(&name));
+        }
+        assert!(stages.try_get_artifact(&0, &profile(PROFILES)).is_none());
+        let most = (2 * PROFILES + 1) * PROFILES.div_ceil(hashes);
+        let compared = times.load(Ordering::Relaxed);
+        assert!(compared <= most as usize, "{compared} comparisons where {hashes} hashes ask for {most}");
+    }
+}
+
+#[test]
+fn threads_that_ask_for_many_profiles_of_one_file_make_each_once() {
+    let host = Files::with([("a", "text")]);
+    let runtime = threads(2);
+    let stages = Stages::new(&runtime, host.clone());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let stages = &stages;
+            scope.spawn(move || {
+                for profile in (0..200).map(|at| (at * 7 + thread * 50) % 200) {
+                    let made = stages.submit_request(Request::artifact(a(), profile)).wait().unwrap();
+                    assert_eq!(*made, format!("{profile}:analysis(text)"));
+                    assert!(stages.try_get_artifact(&a(), &profile).is_some());
+                }
+            });
+        }
+    });
+    assert_eq!(host.ran(Stage::Artifact, "a"), 200);
 }

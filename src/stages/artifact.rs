@@ -3,8 +3,9 @@
 
 use super::host::Host;
 use super::origin::Origin;
+use super::profiles::{self, Listed, Named, Place};
 use super::revision::{Revision, StageFlight};
-use crate::flight::{Contained, First, Flight};
+use crate::flight::{First, Flight};
 use crate::runtime::Priority;
 use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 use crate::sync::epoch::{self, Guard};
@@ -20,19 +21,41 @@ pub(crate) struct ArtifactFlight<H: Host> {
     /// Incarnation and generation of its revision, and how often the execution has been replaced there; in this order a later
     /// one is newer.
     version: (u64, u64, u64),
-    pub(crate) profile: Arc<Contained<H::Profile>>,
+    pub(crate) profile: Arc<Named<H::Profile>>,
 }
 
 /// The place of one profile in a revision. It is made once and stays as long as its revision does.
 struct Cell<H: Host> {
-    profile: Arc<Contained<H::Profile>>,
+    profile: Arc<Named<H::Profile>>,
     /// Holds one count of the execution that is current. Replaced by who asks again after it failed or was cancelled.
     current: AtomicPtr<ArtifactFlight<H>>,
     /// The older cell, set before this one is shown to anybody.
     older: *mut Cell<H>,
+    /// How many are older.
+    number: u32,
     /// Whether the cell stands among the ready ones, where it stands at most once.
     queued: AtomicBool,
     ready_older: AtomicPtr<Cell<H>>,
+    place: Place<Cell<H>>,
+}
+
+impl<H: Host> Listed for Cell<H> {
+    fn hash(&self) -> u64 {
+        self.profile.hash
+    }
+
+    fn older(&self) -> Option<&Self> {
+        // SAFETY: cells are freed with the revision alone, which whoever has a reference to one borrows.
+        unsafe { self.older.as_ref() }
+    }
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn place(&self) -> &Place<Self> {
+        &self.place
+    }
 }
 
 /// The Artifacts of one revision.
@@ -71,45 +94,60 @@ impl<H: Host> Artifacts<H> {
         Self { cells: AtomicPtr::new(ptr::null_mut()) }
     }
 
-    fn cells(&self) -> impl Iterator<Item = &Cell<H>> {
-        // ordering: pairs with `find_or_add`. If the push came first the cell is seen whole; else it is younger than this look.
-        let mut at = self.cells.load(Ordering::Acquire);
-        std::iter::from_fn(move || {
-            // SAFETY: cells are freed with the revision alone, which `self` borrows.
-            let cell = unsafe { at.as_ref() }?;
-            at = cell.older;
-            Some(cell)
-        })
+    fn newest(&self) -> Option<&Cell<H>> {
+        // ordering: pairs with `cell`. If the push came first the cell is seen whole; else it is younger than this look.
+        // SAFETY: cells are freed with the revision alone, which `self` borrows.
+        unsafe { self.cells.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The execution that is current for `profile`, if there ever was one. Compares profiles, which is the host's code.
+    fn cells(&self) -> impl Iterator<Item = &Cell<H>> {
+        std::iter::successors(self.newest(), |cell| cell.older())
+    }
+
+    fn look(&self, hash: u64, profile: &H::Profile) -> Option<&Cell<H>> {
+        profiles::find(self.newest(), hash, |cell| **cell.profile == *profile)
+    }
+
+    /// The cell of an execution, if that is of one of these.
+    fn cell_of(&self, artifact: &ArtifactFlight<H>) -> Option<&Cell<H>> {
+        profiles::find(self.newest(), artifact.profile.hash, |cell| Arc::ptr_eq(&cell.profile, &artifact.profile))
+    }
+
+    /// The execution that is current for `profile`, if there ever was one. Hashes and compares profiles, which is the host's code.
     pub(crate) fn find(&self, profile: &H::Profile) -> Option<Arc<ArtifactFlight<H>>> {
-        self.cells().find(|cell| **cell.profile == *profile).map(Cell::current)
+        self.newest()?;
+        self.look(profiles::hash(profile), profile).map(Cell::current)
     }
 
     /// The execution that is current for `profile`; makes a first one if there is none.
     pub(crate) fn find_or_add(&self, profile: &H::Profile, revision: &Arc<Revision<H>>) -> Arc<ArtifactFlight<H>> {
+        let hash = profiles::hash(profile);
         let first = || {
             let version = (revision.life.incarnation, revision.generation, 0);
-            let profile = Arc::new(Contained::new(profile.clone()));
+            let profile = Arc::new(Named::with(hash, profile.clone()));
             ArtifactFlight::with(Arc::downgrade(revision), version, profile, Flight::new())
         };
         let mut made = None;
-        let cell = self.cell(profile, || made.insert(first()).clone());
+        let cell = self.cell(hash, profile, || made.insert(first()).clone());
         // What was made may have been for nothing: another thread was faster.
         cell.map_or_else(|| made.expect("it was made for a new cell"), Cell::current)
     }
 
     /// The first execution that a revision has, which nobody else has seen yet.
     pub(crate) fn start_with(&self, first: &Arc<ArtifactFlight<H>>) {
-        let cell = self.cell(&first.profile, || first.clone());
+        let cell = self.cell(first.profile.hash, &first.profile, || first.clone());
         debug_assert!(cell.is_none(), "nobody else has seen the revision");
     }
 
     /// The cell of `profile`, or `None` if it was made now, with what `first` made.
-    fn cell(&self, profile: &H::Profile, first: impl FnOnce() -> Arc<ArtifactFlight<H>>) -> Option<&Cell<H>> {
+    fn cell(
+        &self,
+        hash: u64,
+        profile: &H::Profile,
+        first: impl FnOnce() -> Arc<ArtifactFlight<H>>,
+    ) -> Option<&Cell<H>> {
         let mut looked = self.cells.load(Ordering::Acquire);
-        let find = || self.cells().find(|cell| **cell.profile == *profile);
+        let find = || self.look(hash, profile);
         if let Some(found) = find() {
             return Some(found);
         }
@@ -118,15 +156,22 @@ impl<H: Host> Artifacts<H> {
             profile: first.profile.clone(),
             current: AtomicPtr::new(Arc::into_raw(first).cast_mut()),
             older: looked,
+            number: 0,
             queued: AtomicBool::new(false),
             ready_older: AtomicPtr::new(ptr::null_mut()),
+            place: Place::new(),
         });
         loop {
             cell.older = looked;
+            cell.number = cell.older().map_or(0, |older| older.number + 1);
             let raw = Box::into_raw(cell);
-            // ordering: pairs with `cells`, see there.
+            // ordering: pairs with `newest`, see there.
             match self.cells.compare_exchange(looked, raw, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return None,
+                Ok(_) => {
+                    // SAFETY: as in `newest`.
+                    profiles::enter(unsafe { &*raw });
+                    return None;
+                }
                 Err(now) => looked = now,
             }
             // SAFETY: the exchange has not shown it to anybody.
@@ -145,7 +190,7 @@ impl<H: Host> Artifacts<H> {
         ended: &Arc<ArtifactFlight<H>>,
         fresh: Arc<ArtifactFlight<H>>,
     ) -> Option<Arc<ArtifactFlight<H>>> {
-        let cell = self.cells().find(|cell| Arc::ptr_eq(&cell.profile, &ended.profile))?;
+        let cell = self.cell_of(ended)?;
         let (old, raw) = (Arc::as_ptr(ended).cast_mut(), Arc::into_raw(fresh).cast_mut());
         // ordering: pairs with `Cell::current`. If this came first, that finds the fresh one; else the ended one, and asks again.
         match cell.current.compare_exchange(old, raw, Ordering::AcqRel, Ordering::Acquire) {
@@ -162,7 +207,7 @@ impl<H: Host> Artifacts<H> {
     /// Makes `artifact` the current one of its profile, unless that is of a newer generation. What it replaces waits for readers'
     /// pins to end, so the caller hands it to the limbo.
     pub(crate) fn put(&self, artifact: &Arc<ArtifactFlight<H>>) -> Option<Arc<ArtifactFlight<H>>> {
-        let cell = self.cell(&artifact.profile, || artifact.clone())?;
+        let cell = self.cell(artifact.profile.hash, &artifact.profile, || artifact.clone())?;
         loop {
             let current = cell.current();
             // What was put there in the place of an evicted one is not over yet: it makes way for the next of its number.
@@ -224,7 +269,7 @@ impl<H: Host> ReadyArtifacts<H> {
 
     /// Says that the current execution of the profile of `artifact`, one of `all`, is ready to run.
     pub(crate) fn push(&self, all: &Artifacts<H>, artifact: &ArtifactFlight<H>) {
-        let Some(cell) = all.cells().find(|cell| Arc::ptr_eq(&cell.profile, &artifact.profile)) else { return };
+        let Some(cell) = all.cell_of(artifact) else { return };
         self.push_cell(cell);
     }
 
@@ -341,7 +386,7 @@ impl<H: Host> ArtifactFlight<H> {
     fn with(
         revision: Weak<Revision<H>>,
         version: (u64, u64, u64),
-        profile: Arc<Contained<H::Profile>>,
+        profile: Arc<Named<H::Profile>>,
         flight: StageFlight<H::Artifact, H, First>,
     ) -> Arc<Self> {
         Arc::new(Self { flight, origin: Origin::new(), revision, version, profile })
@@ -362,12 +407,12 @@ impl<H: Host> ArtifactFlight<H> {
     /// The first execution of a revision that nobody else has seen yet, with who asks for it.
     pub(crate) fn asked(
         revision: &Arc<Revision<H>>,
-        profile: H::Profile,
+        profile: Named<H::Profile>,
         origin: Origin,
         flight: StageFlight<H::Artifact, H, First>,
     ) -> Arc<Self> {
         let version = (revision.life.incarnation, revision.generation, 0);
-        let profile = Arc::new(Contained::new(profile));
+        let profile = Arc::new(profile);
         let artifact = Arc::new(Self { flight, origin, revision: Arc::downgrade(revision), version, profile });
         revision.artifacts.start_with(&artifact);
         artifact

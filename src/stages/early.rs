@@ -6,6 +6,7 @@ use super::artifact::ArtifactFlight;
 use super::demand::Demand;
 use super::host::{Host, Stage};
 use super::origin::{Origin, Origins};
+use super::profiles::Named;
 use super::request::{AnyTarget, Ask, StageHandle};
 use super::revision::{Revision, StageFlight};
 use super::run::{AnalysisRef, SourceRef};
@@ -102,7 +103,7 @@ impl<H: Host> Start<H> {
 impl<H: Host> Early<H> {
     /// Joins the Artifact of a revision that starts with what it needs, and that nobody else has seen yet. The request's unit of
     /// the budget goes with it.
-    pub(crate) fn artifact(revision: &Arc<Revision<H>>, profile: H::Profile, ask: &mut Ask<H>) -> Self {
+    pub(crate) fn artifact(revision: &Arc<Revision<H>>, profile: Named<H::Profile>, ask: &mut Ask<H>) -> Self {
         let (first, waiter) = place(ask);
         let origin = Origin::first(&ask.asker, std::mem::take(&mut ask.charged));
         let flight = Flight::wanted(ask.priority, waiter.clone()).with_first(first);

@@ -28,8 +28,8 @@ pub trait Host: Send + Sync + Sized + 'static {
     type Analysis: Send + Sync + 'static;
     /// What the third stage makes of both, once for each profile asked for.
     type Artifact: Send + Sync + 'static;
-    /// Which Artifact.
-    type Profile: Clone + Eq + fmt::Debug + Send + Sync + 'static;
+    /// Which Artifact. Of many profiles of one file each is found by its hash.
+    type Profile: Clone + Eq + Hash + fmt::Debug + Send + Sync + 'static;
     /// Why a stage failed.
     type Error: Error + Send + Sync + 'static;
 

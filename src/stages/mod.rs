@@ -27,6 +27,7 @@ mod origin;
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 #[path = "../../tests/support/plain_host.rs"]
 mod plain_host;
+pub(crate) mod profiles;
 mod publish;
 mod quiesce;
 mod read;

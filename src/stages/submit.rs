@@ -9,6 +9,7 @@ use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
 use super::needed::Needed;
 use super::origin::Asked;
+use super::profiles::Named;
 use super::request::{AnyTarget, Ask, Joined, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
@@ -222,9 +223,9 @@ impl<'a, H: Host> Submission<'a, H> {
         ask: &mut Ask<H>,
     ) -> Result<Result<StageHandle<H>, Needed<H>>, Stop<H>> {
         let stripe = self.core.stripes.of(hash);
-        // To copy a profile is the host's code.
+        // To copy and hash a profile is the host's code.
         let profile = match target {
-            AnyTarget::Artifact(profile) => Some(catch(|| profile.clone())),
+            AnyTarget::Artifact(profile) => Some(catch(|| Named::of(profile.clone()))),
             AnyTarget::Source | AnyTarget::Analysis => None,
         };
         let generation = self.core.shared.first_generation;

@@ -32,6 +32,8 @@ mod stages_many;
 #[cfg(shardrun_loom)]
 mod stages_names;
 mod stages_origin;
+#[cfg(shardrun_loom)]
+mod stages_profiles;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;
 #[cfg(shardrun_loom)]

@@ -128,6 +128,10 @@ const ALONE: &[Seeded] = &[
         "models::stages_trie::what_is_added_beside_a_root_that_widens_is_found_and_what_stays_always_is",
     ),
     ("trie.empty_no_fence", "models::stages_trie::a_node_that_two_leave_with_one_goes"),
+    (
+        "profiles.enter_one_alone",
+        "models::stages_profiles::what_stands_in_the_list_is_found_while_two_put_cells_at_its_head",
+    ),
     ("entry.take_out_by_name", "models::stages_lives::a_remover_and_two_requests"),
     ("entry.add_over_the_live", "models::stages_lives::a_remover_and_two_requests"),
     ("world.add_no_fence", "models::stages_lives::two_add_files_to_a_world_that_is_left"),

@@ -54,6 +54,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/runtime/permits.rs", "the line of waiters belongs to the server of a combining section"),
     ("src/runtime/timer.rs", "a deadline's job belongs to who leads its state away from armed"),
     ("src/stages/artifact.rs", "the cells of a revision and what is current in them count by hand"),
+    ("src/stages/profiles.rs", "cells of a tree are reached through pointers, and live as long as their list"),
     ("src/stages/origin.rs", "the first asker is a box behind one pointer, never replaced"),
     (
         "src/stages/limbo.rs",
@@ -173,6 +174,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/stages/stripe.rs", "numbers of lives, each given once"),
     ("src/stages/world.rs", "the pointer to the present world, with the argument of each edge beside it"),
     ("src/stages/many.rs", "the cursor of a ticket for many"),
+    ("src/stages/profiles.rs", "the branches of a tree that only grows, and how far it is whole"),
     ("src/stages/table.rs", "counts that no protocol rests on"),
     ("src/stages/trie/mod.rs", "the cells of the trie, with who may change one above"),
     ("src/stages/trie/node.rs", "the cells of a node, and who replaces it"),

@@ -130,7 +130,7 @@ impl Deref for Analysed {
 }
 
 /// Which Artifact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Profile {
     /// What is in the file, as a line of JSON.
     Outline,
