@@ -4,7 +4,7 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use shardrun::{Driver, LaneClass, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig, Runtime};
+use shardrun::{CancelOutcome, Driver, LaneClass, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig, Runtime};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -21,6 +21,53 @@ fn threads<C: Send + Sync + 'static>(pool: usize) -> (Runtime, Lanes<u32, C>) {
     let runtime = Runtime::builder().workers(pool).io_threads(1).build().unwrap();
     let lanes = Lanes::new(&runtime, LanesConfig::preset(pool, 4, pool - 1, 2)).unwrap();
     (runtime, lanes)
+}
+
+/// Counts how often it is dropped.
+struct Dropped(Arc<AtomicUsize>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_job_without_a_handle_runs_or_is_refused_and_what_it_brings_is_dropped_once() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let mut config = LanesConfig::preset(2, 1, 1, 1);
+    config.interactive_queue = 3;
+    let lanes: Lanes<u32, AtomicUsize> = Lanes::new(&runtime, config).unwrap();
+    assert!(lanes.register(0, AtomicUsize::new(0)));
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let gone = || dropped.load(Ordering::Relaxed);
+    let counts = || {
+        let value = Dropped(dropped.clone());
+        lanes.job(READ, move |cx| {
+            cx.context().fetch_add(1, Ordering::Relaxed);
+            value
+        })
+    };
+    let actor = lanes.actor(&0).unwrap();
+    assert_eq!((lanes.execute(&0, counts()), actor.execute(counts())), (Ok(()), Ok(())));
+    assert_eq!(gone(), 0);
+    assert_eq!(lanes.execute(&1, counts()), Err(LaneError::NotRegistered));
+    assert_eq!(gone(), 1);
+    let ticket = Arc::new(Mutex::new(None));
+    let keeps = ticket.clone();
+    assert_eq!(actor.execute(lanes.job(READ, move |cx| *keeps.lock().unwrap() = Some(cx.ticket()))), Ok(()));
+    assert!(matches!(actor.execute(counts()), Err(LaneError::Backpressure(_))));
+    assert_eq!(gone(), 2);
+    runtime.drive_all();
+    assert_eq!((gone(), actor.context().load(Ordering::Relaxed)), (4, 2));
+    let ticket = ticket.lock().unwrap().take().unwrap();
+    assert_eq!(ticket.cancel(), CancelOutcome::Finished);
+    assert_eq!(actor.execute(counts()), Ok(()));
+    assert!(lanes.remove(&0));
+    assert_eq!(gone(), 5);
+    assert_eq!(actor.execute(counts()), Err(LaneError::Removed));
+    runtime.drive_all();
+    assert_eq!((gone(), actor.context().load(Ordering::Relaxed)), (6, 2));
 }
 
 #[test]

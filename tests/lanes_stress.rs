@@ -4,7 +4,10 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use shardrun::{ActorOptions, CoalesceKey, LaneError, LaneKind, Lanes, LanesConfig, RegisterError, Runtime};
+use shardrun::{
+    ActorOptions, CancelOutcome, CoalesceKey, LaneClass, LaneError, LaneKind, Lanes, LanesConfig, RegisterError,
+    Runtime,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -152,6 +155,60 @@ fn s78_a_drain_sees_the_flag_of_every_submission_that_it_stands_for() {
     });
     assert_eq!(lanes.drain(&0).wait(), Ok(()));
     assert_eq!(drained.load(Ordering::Relaxed), 40_000, "an event was lost");
+}
+
+#[test]
+fn a_job_that_is_let_go_of_runs_or_is_cancelled_and_never_both() {
+    let (_runtime, lanes) = executor::<AtomicU64>(3);
+    lanes.register(0, AtomicU64::new(0));
+    let (cancelled, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (lanes, cancelled, stop) = (&lanes, &cancelled, &stop);
+        let clients: Vec<_> = (0..2)
+            .map(|client| {
+                scope.spawn(move || {
+                    let (actor, mut random) = (lanes.actor(&0).unwrap(), Random(client + 29));
+                    for _ in 0..8_000 {
+                        let lane =
+                            if random.next().is_multiple_of(8) { LaneKind::Mutating } else { LaneKind::PureRead };
+                        let job = lanes.job(lane, |cx| _ = cx.context().fetch_add(1, Ordering::Relaxed));
+                        if random.next().is_multiple_of(3) {
+                            let refused = actor.execute(job).is_err();
+                            cancelled.fetch_add(u64::from(refused), Ordering::Relaxed);
+                            continue;
+                        }
+                        let handle = actor.submit_blocking(job).expect("it is registered");
+                        let outcome = match random.next() % 4 {
+                            0 => handle.cancel(),
+                            1 => {
+                                let ticket = handle.ticket().unwrap().clone();
+                                handle.detach();
+                                ticket.cancel_before_start()
+                            }
+                            _ => continue,
+                        };
+                        let never_runs = [CancelOutcome::QueuedRemoved, CancelOutcome::DispatchedCancelled];
+                        cancelled.fetch_add(u64::from(never_runs.contains(&outcome)), Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        scope.spawn(move || {
+            let actor = lanes.actor(&0).unwrap();
+            while !stop.load(Ordering::Relaxed) {
+                let queued = actor.cancel_queued(LaneClass::Interactive);
+                cancelled.fetch_add(queued as u64, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+        });
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    lanes.drain(&0).wait().unwrap();
+    let ran = lanes.actor(&0).unwrap().context().load(Ordering::Relaxed);
+    assert_eq!(ran + cancelled.load(Ordering::Relaxed), 16_000);
+    let live = lanes.liveness();
+    assert_eq!((live.interactive.queued, live.phantoms), (0, 0));
 }
 
 #[test]

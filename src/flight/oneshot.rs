@@ -99,10 +99,40 @@ impl<R: 'static> OneShot<R> {
     /// # Safety
     /// The caller alone has the right to write, once.
     unsafe fn write(&self, result: R) -> Option<Waker> {
-        self.result.with_mut(|slot| {
-            // SAFETY: the caller alone writes, and nobody reads before DONE.
-            unsafe { *slot = Some(result) };
-        });
+        // SAFETY: promised by the caller.
+        unsafe {
+            self.put(result);
+            self.resolve_put()
+        }
+    }
+
+    /// Puts the result where the reader will look, in place of one that was put before, and tells nobody:
+    /// [`resolve_put`](Self::resolve_put) does.
+    ///
+    /// # Safety
+    /// The caller alone has the right to write, and has told nothing yet.
+    pub(crate) unsafe fn put(&self, result: R) {
+        // SAFETY: the caller alone writes, and nobody reads before DONE.
+        let before = self.result.with_mut(|slot| unsafe { (*slot).replace(result) });
+        if before.is_some() {
+            trampoline::dispose(before);
+        }
+    }
+
+    /// What was put here, for who has put it and not told it yet.
+    ///
+    /// # Safety
+    /// The caller alone has the right to write, and does not resolve while it looks.
+    pub(crate) unsafe fn look_at_put(&self) -> Option<&R> {
+        // SAFETY: before DONE what lies here is the caller's alone.
+        self.result.with(|slot| unsafe { (*slot).as_ref() })
+    }
+
+    /// Tells the reader of what was put here.
+    ///
+    /// # Safety
+    /// The caller has put it, and does so once.
+    pub(crate) unsafe fn resolve_put(&self) -> Option<Waker> {
         // ordering: Release publishes the result with DONE; Acquire takes the waker over if WAKER was set. If the reader's WAKER
         // came first we wake it; else it finds DONE when it sets WAKER.
         let before = self.word.fetch_or(CLAIMED | DONE, Ordering::AcqRel);

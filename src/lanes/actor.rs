@@ -9,10 +9,11 @@ use super::cell::JobPhase;
 use super::executor::Shared;
 use super::first::First;
 use super::heavy::Grants;
-use super::job::{JobRef, Meta, taken};
+use super::job::{JobRef, taken};
 use super::keys::Keys;
 use super::kind::{ActorOptions, LaneClass, LaneKind};
 use super::mailbox::Mailbox;
+use super::meta::Meta;
 use super::queue::Queues;
 use super::room::{Room, Waiter};
 use super::word::{LaneWord, Owes, Seen};
@@ -20,6 +21,9 @@ use crate::flight::FlightRef;
 use crate::sync::cell::UnsafeCell;
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, OnceLock, hint};
+
+/// Jobs that were taken out and may lie in the queues of an actor before anybody looks for them.
+const DEAD_MAX: i64 = 64;
 
 /// What only who has the turn may touch.
 pub(super) struct Inside<K, C> {
@@ -168,6 +172,11 @@ where
         }
     }
 
+    /// Whether no drain was asked for since the last look.
+    pub(super) fn asks_no_drain(&self) -> bool {
+        self.room.get().is_none_or(|room| room.asks_no_drain())
+    }
+
     /// The drains that were asked for since the last look.
     pub(super) fn drains_asked(&self) -> impl Iterator<Item = Arc<Waiter>> + '_ {
         std::iter::from_fn(|| self.room.get()?.drain_asked())
@@ -221,46 +230,61 @@ where
         if meta.is_installing() {
             return;
         }
-        if let Some(key) = meta.brought.key
-            && !meta.brought.joins
+        if let Some(key) = meta.key()
+            && meta.joins().is_none()
         {
             self.keys.clear(key.bit());
         }
         // Who waits for the result of another is bounded by its deadline all the same.
-        if meta.state.phase() != JobPhase::Following
-            && let Some(timer) = meta.deadline.get()
+        if let Some(timer) = meta.timer().and_then(OnceLock::get)
+            && meta.state.phase() != JobPhase::Following
         {
             timer.cancel();
         }
         self.shared.left_queue(meta.class(), meta.brought.bucket);
     }
 
-    /// A job was taken out of the queue without having run, says who led its cell out of Queued.
+    /// A job was taken out without having run, says who led its cell out of Queued: it may lie in the queues still.
     pub(super) fn taken_out(self: &Arc<Self>, meta: &Meta<K, C>) {
         self.left_queue(meta);
+        // Before the room is given back, which has the actor looked at.
         self.dead.fetch_add(1, Ordering::Relaxed);
         let owes = self.word.leave_queue(meta.class(), meta.brought.epoch);
         self.settle(owes);
     }
 
+    /// As [`taken_out`](Self::taken_out), of a job that lies in no queue.
+    pub(super) fn taken_along(self: &Arc<Self>, meta: &Meta<K, C>) {
+        self.left_queue(meta);
+        let owes = self.word.leave_queue(meta.class(), meta.brought.epoch);
+        self.settle(owes);
+    }
+
+    /// How many jobs that were taken out may still lie in the queues. One may be found there before it is counted.
+    fn dead(&self) -> i64 {
+        self.dead.load(Ordering::Relaxed).cast_signed()
+    }
+
     /// Whether jobs that were taken out may still lie in the queues. Who takes one out says so before the actor is looked at for it.
     pub(super) fn has_dead(&self) -> bool {
-        self.dead.load(Ordering::Relaxed) > 0
+        self.dead() > 0
+    }
+
+    /// Whether so many of them may lie there that they are to be looked for.
+    pub(super) fn has_many_dead(&self) -> bool {
+        self.dead() > DEAD_MAX
     }
 
     /// So many of them lie there no more. For who has the turn, who alone takes the number down.
-    pub(super) fn forget_dead(&self, purged: usize) {
-        let dead = self.dead.load(Ordering::Relaxed).min(purged as u64);
-        self.dead.fetch_sub(dead, Ordering::Relaxed);
+    pub(super) fn forget_dead(&self, gone: usize) {
+        if gone > 0 {
+            self.dead.fetch_sub(gone as u64, Ordering::Relaxed);
+        }
     }
 
     /// Whether the queues are to be swept: more lie there dead than alive.
     pub(super) fn is_to_be_swept(&self, lie: impl FnOnce() -> usize) -> bool {
-        let dead = self.dead.load(Ordering::Relaxed) as usize;
-        dead > 64 && dead * 2 > lie() && {
-            self.dead.store(0, Ordering::Relaxed);
-            true
-        }
+        self.has_many_dead() && self.dead().cast_unsigned() * 2 > lie() as u64
     }
 
     pub(super) fn why_closed(&self) -> LaneError {
@@ -358,7 +382,11 @@ where
             }
             seen = self.word.refresh();
         }
-        let cancelled = |job: &JobRef<K, C>| cancel::cancel(&**job) == CancelOutcome::QueuedRemoved;
+        // One that has begun since goes on; one that was only admitted since never begins.
+        let cancelled = |job: &JobRef<K, C>| {
+            let outcome = cancel::cancel_before_start(&**job);
+            matches!(outcome, CancelOutcome::QueuedRemoved | CancelOutcome::DispatchedCancelled)
+        };
         jobs.iter().filter(|job| cancelled(job)).count()
     }
 
@@ -371,7 +399,7 @@ where
 
     /// What keeps a queued job from running, as far as the end of one of them is what it waits for: slots of jobs, and its fence.
     pub(super) fn holders(self: &Arc<Self>, meta: &Meta<K, C>, out: &mut Vec<Arc<dyn FlightRef>>) {
-        if let Some(fence) = meta.brought.fence.as_ref().filter(|fence| !fence.meta().state.is_over()) {
+        if let Some(fence) = meta.fence() {
             out.push(fence.clone());
         }
         let (seen, lane) = (self.word.look(), meta.lane());

@@ -16,13 +16,16 @@
 //! | `let_go` | Following → Cancelled | a deadline, a cancel | it was answered with the other's result |
 //! | `finish` | Started, Sealed or Cancelled → Finished | who ran it | – |
 //!
+//! Who alone can reach a job, with every other reference let go of, claims, starts and finishes it by a look and a store
+//! (`claim_alone` and so on): nobody is left who could come first.
+//!
 //! Who leads the cell out of Queued owns the job's unit of queue room; a job that follows has none. Who leads it out of Following
 //! answers it. Who leads it out of Queued or Claimed into Cancelled
 //! answers it; else who finishes it does. So each job is answered once, and a job that was taken out never runs.
 
 #![forbid(unsafe_code)]
 
-use crate::sync::atomic::{AtomicU32, Ordering};
+use crate::sync::atomic::{AtomicU32, Ordering, fence};
 use crate::sync::mutant;
 
 const STATE: u32 = 0b111;
@@ -149,6 +152,11 @@ impl JobState {
         self.update(|word| if word & STATE == QUEUED { Ok((Self::go(word, CLAIMED), true)) } else { Err(false) })
     }
 
+    /// As [`claim`](Self::claim), for who alone can reach the job.
+    pub(crate) fn claim_alone(&self) -> bool {
+        self.lead_alone(QUEUED, CLAIMED)
+    }
+
     /// Claimed → Queued. False if it was cancelled meanwhile: the room is the claimer's still.
     pub(crate) fn unclaim(&self) -> bool {
         self.update(|word| if word & STATE == CLAIMED { Ok((Self::go(word, QUEUED), true)) } else { Err(false) })
@@ -161,6 +169,11 @@ impl JobState {
             return true;
         }
         self.update(|word| if word & STATE == CLAIMED { Ok((Self::go(word, STARTED) | RAN, true)) } else { Err(false) })
+    }
+
+    /// As [`start`](Self::start), for who alone can reach the job.
+    pub(crate) fn start_alone(&self) -> bool {
+        self.lead_alone(CLAIMED, STARTED | RAN)
     }
 
     /// Started → Sealed. True also if it had sealed before; false for ever once a cancel has won, and for what has not begun.
@@ -224,6 +237,26 @@ impl JobState {
         self.update(|word| if word & STATE == from { Ok((Self::go(word, to), true)) } else { Err(false) })
     }
 
+    /// The newest word, for who alone can reach the job.
+    fn look_alone(&self) -> u32 {
+        // ordering: pairs with the Release by which the last other reference was let go of, and which the caller has seen: what its
+        // holder did to the cell came before that, and is found here. Nobody can come later but who hears of the job from us.
+        fence(Ordering::Acquire);
+        // The count of references is none of loom's: only a read-modify-write finds what came before it there.
+        if cfg!(shardrun_loom) { self.0.fetch_add(0, Ordering::AcqRel) } else { self.0.load(Ordering::Relaxed) }
+    }
+
+    /// As [`lead`](Self::lead), for who alone can reach the job.
+    fn lead_alone(&self, from: u32, to: u32) -> bool {
+        let word = self.look_alone();
+        if word & STATE != from && !mutant("lanes.alone_without_look") {
+            return false;
+        }
+        // ordering: Release, as every edge.
+        self.0.store(Self::go(word, to), Ordering::Release);
+        true
+    }
+
     /// Queued → Following.
     pub(crate) fn follow(&self) -> bool {
         self.lead(QUEUED, FOLLOWING)
@@ -252,6 +285,11 @@ impl JobState {
     pub(crate) fn finish(&self) {
         // ordering: as for the other edges.
         self.update(|word| Ok((Self::go(word, FINISHED), ())));
+    }
+
+    /// As [`finish`](Self::finish), for who alone can reach the job.
+    pub(crate) fn finish_alone(&self) {
+        self.0.store(Self::go(self.look_alone(), FINISHED), Ordering::Release);
     }
 
     /// Notes that a slot is lent while a job waits for it. True for the first, as long as it is not over.

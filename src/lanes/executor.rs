@@ -88,7 +88,7 @@ pub(super) struct Shared<K, C> {
     pub(super) config: LanesConfig,
     pub(super) limits: Limits,
     /// What jobs take is measured, for the shares.
-    measures: bool,
+    pub(super) measures: bool,
     pub(super) pool: PoolWord,
     pub(super) slots: Slots,
     pub(super) heavy: Heavy,

@@ -5,7 +5,7 @@
 
 use super::answer::LaneError;
 use super::current;
-use super::job::{JobCell, JobRef, Queued};
+use super::job::{JobCell, JobRef};
 use super::work::{JobFuture, Work};
 use crate::admission::ContextScope;
 use crate::flight::{catch, spawn_future_with, trampoline};

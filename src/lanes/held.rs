@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::job::Meta;
+use super::meta::Meta;
 use crate::sync::stat::Ordering;
 
 /// The place among the maintenance jobs that a job holds.
@@ -39,6 +39,10 @@ const RESERVED: u64 = 1 << 35;
 
 /// Notes what a job holds, before it is started: the start publishes it.
 pub(super) fn note<K, C>(meta: &Meta<K, C>, slot: usize, held: Held) {
+    if held == Held::default() {
+        meta.held.store(slot as u64, Ordering::Relaxed);
+        return;
+    }
     let place = match held.place {
         None => 0,
         Some(Place::Capped) => CAPPED,
@@ -60,6 +64,9 @@ pub(super) fn slot<K, C>(meta: &Meta<K, C>) -> usize {
 /// What it holds beside that.
 pub(super) fn of<K, C>(meta: &Meta<K, C>) -> Held {
     let word = meta.held.load(Ordering::Relaxed);
+    if word & !SLOT == 0 {
+        return Held::default();
+    }
     let either = |one, two, first, second| {
         if word & one != 0 {
             Some(first)

@@ -3,24 +3,20 @@
 
 use super::actor::Actor;
 use super::answer::LaneError;
-use super::barrier;
 use super::cancel::{self, Cancels};
-use super::cell::{JobPhase, JobState};
+use super::cell::JobPhase;
 use super::context::LaneCx;
-use super::kind::{CoalesceKey, LaneClass, LaneKind};
-use super::lent::{self, Lender};
-use super::mailbox::{Mailbox, Posted};
+use super::lent;
+use super::mailbox::Mailbox;
+use super::meta::{Apart, Brought, Meta};
 use super::work::{Step, Work};
 use super::{future, held, runner};
-use crate::admission::RequestContext;
-use crate::flight::{CancellationToken, FlightId, FlightRef, Interrupt, OneShot, Phase, SoleFlight, catch, trampoline};
-use crate::runtime::{Place, Spawner, TimerHandle};
-use crate::sync::atomic::{AtomicPtr, AtomicU32};
+use crate::flight::{FlightId, FlightRef, Interrupt, OneShot, Phase, SoleFlight, catch, trampoline};
+use crate::runtime::{Place, Spawner};
+use crate::sync::Arc;
 use crate::sync::cell::UnsafeCell;
-use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
-use crate::sync::{Arc, OnceLock};
 use std::any::Any;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
 /// A job, whatever its closure and its result are.
 pub(super) type JobRef<K, C> = Arc<dyn Queued<K, C>>;
@@ -28,140 +24,31 @@ pub(super) type JobRef<K, C> = Arc<dyn Queued<K, C>>;
 /// How a result is copied for those who follow, if any may.
 type Share<T> = Option<fn(&T) -> T>;
 
-/// A job that runs under no share but its own.
-pub(super) const ALONE: u64 = u64::MAX;
-
-/// What a job brings along when it is made.
-pub(super) struct Brought<K, C> {
-    pub(super) lane: LaneKind,
-    pub(super) class: LaneClass,
-    pub(super) id: u64,
-    pub(super) label: &'static str,
-    pub(super) key: Option<CoalesceKey>,
-    /// It waits for the result of an equal job that is queued, if there is one.
-    pub(super) joins: bool,
-    /// It was submitted by a job of the same actor that shares the state, and runs under its share: since when that goes on.
-    /// [`ALONE`] if it was not.
-    pub(super) share: u64,
-    /// What must be over before it is looked at.
-    pub(super) fence: Option<JobRef<K, C>>,
-    pub(super) epoch: bool,
-    pub(super) at: u64,
-    /// When it is too late to begin, on the runtime's clock, in nanoseconds.
-    pub(super) expires: u64,
-    pub(super) bucket: u16,
-}
-
-/// What everybody may know of a job.
-#[repr(C)]
-pub(super) struct Meta<K, C> {
-    next: AtomicPtr<Self>,
-    whole: unsafe fn(NonNull<Self>) -> JobRef<K, C>,
-    pub(super) state: JobState,
-    pub(super) actor: Arc<Actor<K, C>>,
-    pub(super) brought: Brought<K, C>,
-    /// Since when it is queued, or its install is.
-    at: AtomicU64,
-    /// Its build is over: what is left is the install.
-    installing: AtomicBool,
-    /// The slot that it runs in and what else it holds: see `held.rs`.
-    pub(super) held: AtomicU64,
-    token: OnceLock<CancellationToken>,
-    pub(super) deadline: OnceLock<TimerHandle>,
-    /// Equal jobs that are answered with this one's result; sealed by who ends it.
-    followers: Mailbox<Self>,
-    /// A job that waits for this one.
-    pub(super) lender: Lender,
-    /// What this one waits for: its slot is lent as long as it is anything.
-    waits: AtomicU32,
-    context: Option<RequestContext>,
-}
-
-// SAFETY: `next` gives one word, which nobody else uses.
-unsafe impl<K, C> Posted for Meta<K, C> {
-    fn next(&self) -> &AtomicPtr<Self> {
-        &self.next
-    }
-}
-
-impl<K, C> Meta<K, C> {
-    /// The lane that it is queued in or runs in at the moment.
-    pub(super) fn lane(&self) -> LaneKind {
-        if self.is_installing() { LaneKind::Mutating } else { self.brought.lane }
-    }
-
-    pub(super) fn class(&self) -> LaneClass {
-        self.brought.class
-    }
-
-    /// Since when it is queued, on the runtime's clock, in nanoseconds.
-    pub(super) fn at(&self) -> u64 {
-        self.at.load(Ordering::Relaxed)
-    }
-
-    /// It waits for one more. True for the first.
-    pub(super) fn begins_wait(&self) -> bool {
-        // ordering: each passes on what the last one did to the word of the slots.
-        self.waits.fetch_add(1, Ordering::AcqRel) == 0
-    }
-
-    /// It waits for one less. True for the last.
-    pub(super) fn ends_wait(&self) -> bool {
-        // ordering: as in `begins_wait`.
-        self.waits.fetch_sub(1, Ordering::AcqRel) == 1
-    }
-
-    /// Whether it runs under the share of the job that submitted it.
-    pub(super) fn is_nested(&self) -> bool {
-        self.brought.share != ALONE
-    }
-
-    pub(super) fn is_installing(&self) -> bool {
-        self.installing.load(Ordering::Relaxed)
-    }
-
-    /// Its build is over, for who ran that and is about to queue its install.
-    pub(super) fn to_install(&self, now: u64) {
-        self.at.store(now, Ordering::Relaxed);
-        self.installing.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn context(&self) -> Option<RequestContext> {
-        self.context.clone()
-    }
-
-    /// The token that is cancelled with the job, made when somebody first asks for it.
-    pub(super) fn token(&self) -> &CancellationToken {
-        let token = self.token.get_or_init(CancellationToken::new);
-        barrier::full(); // pairs with `signal`: it comes after the signal, and looks for the token
-        if self.state.is_signalled() {
-            token.cancel();
-        }
-        token
-    }
-
-    /// Tells the token, if somebody has asked for it, that the job was signalled.
-    pub(super) fn signal(&self) {
-        barrier::full(); // pairs with `token`: it makes the token, then looks whether the job was signalled
-        if let Some(token) = self.token.get() {
-            token.cancel();
-        }
-    }
-}
-
-/// What the executor does with a job. `run`, `deliver` and `lead` are for who has claimed it, `answer` for who has ended it.
-pub(super) trait Queued<K, C>: FlightRef + Cancels {
-    fn meta(&self) -> &Meta<K, C>;
+/// What the executor does with a job. `run` and `deliver` are for who has claimed it, `answer` for who has ended it.
+///
+/// # Safety
+/// What implements it begins with its [`Meta`].
+pub(super) unsafe trait Queued<K, C>: FlightRef + Cancels {
     /// Runs the next step of it. For the one that has started it, with the `cx` of this very job.
     fn run(&self, cx: &LaneCx<K, C>) -> Ran;
-    /// Tells the result that `run` has left, also to those who follow.
-    fn deliver(&self);
+    /// Tells the result that `run` has left, also to those who follow. `alone`: nobody but the caller can reach it.
+    fn deliver(&self, alone: bool);
     /// Whether to deliver it and to let it go calls nothing of the host's, as it looks now: no waker, no destructor, no copy.
     fn is_answered_quietly(&self) -> bool;
     /// Ends it without a result of its own: drops what it would have run, and tells `error`, also to those who follow.
     fn answer(&self, error: LaneError);
     /// Answers it with the result of an equal job. False if that is of another type.
     fn adopt(&self, offer: &mut dyn Any) -> bool;
+}
+
+impl<K, C> dyn Queued<K, C> + '_ {
+    /// What everybody may know of the job.
+    #[inline]
+    pub(super) fn meta(&self) -> &Meta<K, C> {
+        let meta: *const Meta<K, C> = std::ptr::from_ref(self).cast();
+        // SAFETY: the job begins with it, says who implements the trait, and is borrowed as long as what is returned.
+        unsafe { &*meta }
+    }
 }
 
 /// What a step of a job has led to.
@@ -179,7 +66,6 @@ pub(super) enum Ran {
 pub(super) struct JobCell<K, C, W: Work<K, C>> {
     meta: Meta<K, C>,
     work: UnsafeCell<Option<W>>,
-    result: UnsafeCell<Option<Result<W::Out, LaneError>>>,
     shot: OneShot<Result<W::Out, LaneError>>,
     share: Share<W::Out>,
 }
@@ -227,31 +113,54 @@ pub(super) unsafe fn taken<K, C>(meta: NonNull<Meta<K, C>>) -> JobRef<K, C> {
     unsafe { (meta.as_ref().whole)(meta) }
 }
 
+/// Whether nobody but the caller can reach the job, whose counted reference it has taken out of the queue: no handle, no ticket, no
+/// other job. A count of one stays one, since only who has a reference makes another; a timer has one that is not counted, and a
+/// place in `apart`.
+pub(super) fn is_alone<K, C>(job: &JobRef<K, C>) -> bool {
+    Arc::strong_count(job) == 1 && job.meta().apart().is_none()
+}
+
+/// Claims a job. For who has the turn and has taken it out of the queue.
+pub(super) fn claim<K, C>(job: &JobRef<K, C>) -> bool {
+    let state = &job.meta().state;
+    if is_alone(job) { state.claim_alone() } else { state.claim() }
+}
+
+/// Starts a job. For who had it admitted.
+pub(super) fn start<K, C>(job: &JobRef<K, C>) -> bool {
+    let state = &job.meta().state;
+    if is_alone(job) { state.start_alone() } else { state.start() }
+}
+
 impl<K, C, W> JobCell<K, C, W>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
     W: Work<K, C>,
 {
-    pub(super) fn new(actor: Arc<Actor<K, C>>, brought: Brought<K, C>, work: W, share: Share<W::Out>) -> Arc<Self> {
-        let meta = Meta {
-            next: AtomicPtr::new(ptr::null_mut()),
-            whole: whole::<K, C, W>,
-            state: JobState::new(),
-            actor,
-            at: AtomicU64::new(brought.at),
-            brought,
-            installing: AtomicBool::new(false),
-            held: AtomicU64::new(0),
-            token: OnceLock::new(),
-            deadline: OnceLock::new(),
-            followers: Mailbox::new(),
-            lender: Lender::new(),
-            waits: AtomicU32::new(0),
-            context: RequestContext::current(),
-        };
-        let (work, result) = (UnsafeCell::new(Some(work)), UnsafeCell::new(None));
-        Arc::new(Self { meta, work, result, shot: OneShot::new(), share })
+    /// A job of `actor` that is queued since `at`.
+    #[inline]
+    pub(super) fn new(
+        actor: Arc<Actor<K, C>>,
+        brought: Brought<K, C>,
+        at: u64,
+        work: W,
+        share: Share<W::Out>,
+    ) -> Arc<Self> {
+        let meta = Meta::new(whole::<K, C, W>, actor, brought, at);
+        Arc::new(Self { meta, work: UnsafeCell::new(Some(work)), shot: OneShot::new(), share })
+    }
+
+    /// What everybody may know of it.
+    pub(super) fn meta(&self) -> &Meta<K, C> {
+        &self.meta
+    }
+
+    /// Nobody will read its result. For who has made it, and has no handle made for it.
+    pub(super) fn let_go(&self) {
+        if std::mem::needs_drop::<W::Out>() {
+            self.shot.abandon();
+        }
     }
 
     /// # Safety
@@ -261,61 +170,76 @@ where
         self.work.with_mut(|work| unsafe { (*work).take() })
     }
 
-    fn set_result(&self, result: Result<W::Out, LaneError>) {
-        self.result.with_mut(|slot| {
-            // SAFETY: only who has started the job comes here, once.
-            unsafe { *slot = Some(result) };
-        });
+    /// # Safety
+    /// The caller ends the job, and has told no result yet.
+    unsafe fn set_result(&self, result: Result<W::Out, LaneError>) {
+        // SAFETY: promised by the caller.
+        unsafe { self.shot.put(result) };
     }
 
     /// A future of it is over.
     pub(super) fn ended(self: Arc<Self>, result: Result<W::Out, LaneError>) {
         let panicked = matches!(result, Err(LaneError::Panicked(_)));
-        self.set_result(result);
+        // SAFETY: the future has started the job, and ends once.
+        unsafe { self.set_result(result) };
         runner::over_elsewhere(self, panicked);
     }
 
-    fn tell(&self, result: Result<W::Out, LaneError>) {
+    /// Tells the result that was left, also to those who follow.
+    ///
+    /// # Safety
+    /// The caller has left the result, and tells it once.
+    unsafe fn tell(&self) {
         // Only what has a key is followed.
-        let followers = self.meta.brought.key.map(|_| self.meta.followers.seal());
-        for follower in followers.into_iter().flatten() {
+        if let Some(apart) = self.meta.apart().filter(|apart| apart.key.is_some()) {
+            // SAFETY: promised by the caller.
+            unsafe { self.tell_followers(apart) };
+        }
+        lent::give_back(&self.meta);
+        // SAFETY: promised by the caller.
+        trampoline::wake(unsafe { self.shot.resolve_put() });
+    }
+
+    /// # Safety
+    /// As for `tell`.
+    #[cold]
+    unsafe fn tell_followers(&self, apart: &Apart<K, C>) {
+        for follower in apart.followers.seal() {
             // SAFETY: what hangs here are jobs of this actor, see `follow`, and each is taken once.
             let follower = unsafe { taken(follower) };
             if !follower.meta().state.adopt() {
                 continue;
             }
-            let shared: Result<W::Out, LaneError> = match (&result, self.share) {
-                (Ok(value), Some(share)) => catch(|| share(value)).map_err(LaneError::Panicked),
-                (Err(error), _) => Err(error.clone()),
-                (Ok(_), None) => Err(LaneError::Coalesced),
+            // SAFETY: the result was left, and is not told yet.
+            let shared: Result<W::Out, LaneError> = match (unsafe { self.shot.look_at_put() }, self.share) {
+                (Some(Ok(value)), Some(share)) => catch(|| share(value)).map_err(LaneError::Panicked),
+                (Some(Err(error)), _) => Err(error.clone()),
+                (Some(Ok(_)) | None, _) => Err(LaneError::Coalesced),
             };
             let mut offer = Some(shared);
             if !follower.adopt(&mut offer) {
                 follower.answer(LaneError::Coalesced);
             }
         }
-        lent::give_back(&self.meta);
-        // SAFETY: one ends the job, and only that one comes here, once.
-        trampoline::wake(unsafe { self.shot.resolve_alone(result) });
     }
 }
 
 /// Has `follower` answered with the result of `leader`, an equal job of the same actor. Comes back if that is over: nobody would
 /// answer it.
 pub(super) fn follow<K, C>(leader: &Meta<K, C>, follower: JobRef<K, C>) -> Result<(), JobRef<K, C>> {
-    hang(&leader.followers, follower)
+    match leader.apart() {
+        Some(apart) => hang(&apart.followers, follower),
+        None => Err(follower),
+    }
 }
 
-impl<K, C, W> Queued<K, C> for JobCell<K, C, W>
+// SAFETY: the cell begins with its meta, as `repr(C)` says.
+unsafe impl<K, C, W> Queued<K, C> for JobCell<K, C, W>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
     W: Work<K, C>,
 {
-    fn meta(&self) -> &Meta<K, C> {
-        &self.meta
-    }
-
     fn run(&self, cx: &LaneCx<K, C>) -> Ran {
         // SAFETY: the caller has started it.
         let Some(work) = (unsafe { self.take_work() }) else { unreachable!("a job is started once a step") };
@@ -338,19 +262,23 @@ where
             }
             Err(report) => (Err(LaneError::Panicked(report)), true),
         };
-        self.set_result(result);
+        // SAFETY: the caller has started it, so it is the one that leaves the result.
+        unsafe { self.set_result(result) };
         Ran::Over { panicked }
     }
 
-    fn deliver(&self) {
-        // SAFETY: only who ran the job comes here.
-        let result = self.result.with_mut(|slot| unsafe { (*slot).take() });
-        self.tell(result.unwrap_or(Err(LaneError::Cancelled)));
+    fn deliver(&self, alone: bool) {
+        // There is no reader, nobody follows, and what has no destructor may go with the block.
+        if alone && !std::mem::needs_drop::<W::Out>() && !self.meta.state.is_lent() {
+            return;
+        }
+        // SAFETY: only who ran the job comes here, after `run` has left the result.
+        unsafe { self.tell() };
     }
 
     fn is_answered_quietly(&self) -> bool {
         let quiet = if std::mem::needs_drop::<W::Out>() { self.shot.is_awaited() } else { !self.shot.has_waker() };
-        quiet && self.meta.brought.key.is_none() && self.meta.context.is_none()
+        quiet && self.meta.apart().is_none()
     }
 
     fn answer(&self, error: LaneError) {
@@ -358,7 +286,11 @@ where
         if let Some(work) = unsafe { self.take_work() } {
             trampoline::dispose(work);
         }
-        self.tell(Err(error));
+        // SAFETY: as above: nobody else ends it, and nothing has left a result.
+        unsafe {
+            self.set_result(Err(error));
+            self.tell();
+        }
     }
 
     fn adopt(&self, offer: &mut dyn Any) -> bool {
@@ -368,7 +300,11 @@ where
         if let Some(work) = unsafe { self.take_work() } {
             trampoline::dispose(work);
         }
-        self.tell(result);
+        // SAFETY: as above.
+        unsafe {
+            self.set_result(result);
+            self.tell();
+        }
         true
     }
 }
@@ -455,12 +391,12 @@ where
 }
 
 impl<K, C, W: Work<K, C>> Drop for JobCell<K, C, W> {
-    /// A closure or a result that nobody took, which happens only if a submission ends half way.
+    /// A closure that nobody took, which happens only if a submission ends half way.
     fn drop(&mut self) {
         if matches!(self.meta.state.phase(), JobPhase::Started | JobPhase::Sealed) {
             self.meta.actor.shared.phantom();
         }
-        for follower in self.meta.followers.take() {
+        for follower in self.meta.apart().into_iter().flat_map(|apart| apart.followers.take()) {
             // SAFETY: as in `tell`.
             drop(unsafe { taken(follower) });
         }
@@ -468,12 +404,6 @@ impl<K, C, W: Work<K, C>> Drop for JobCell<K, C, W> {
             // SAFETY: nobody else has it any more.
             if let Some(work) = unsafe { (*work).take() } {
                 trampoline::dispose(work);
-            }
-        });
-        self.result.with_mut(|result| {
-            // SAFETY: as above.
-            if let Some(result) = unsafe { (*result).take() } {
-                trampoline::dispose(result);
             }
         });
     }

@@ -68,10 +68,6 @@ pub enum LaneClass {
 impl LaneClass {
     /// Both classes.
     pub const ALL: [Self; 2] = [Self::Interactive, Self::Maintenance];
-
-    pub(super) fn other(self) -> Self {
-        Self::ALL[1 - self as usize]
-    }
 }
 
 impl fmt::Display for LaneClass {

@@ -329,6 +329,20 @@ where
         }
     }
 
+    /// As [`ActorRef::execute`].
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn execute<W: Work<K, C>>(&self, key: &K, job: LaneJob<W, W::Out>) -> Result<(), LaneError> {
+        match self.shared().registry.find(key) {
+            Some(actor) => actor.execute(job),
+            None => {
+                trampoline::dispose(job);
+                Err(self.missing())
+            }
+        }
+    }
+
     fn missing(&self) -> LaneError {
         if self.shared().is_closed() { LaneError::Shutdown } else { LaneError::NotRegistered }
     }
@@ -427,6 +441,16 @@ where
             trampoline::dispose(rejected.job);
             LaneHandle::refused(rejected.error)
         })
+    }
+
+    /// Submits a job whose answer nobody waits for, as [`submit`](Self::submit) and `detach` do, without a handle; so it costs less.
+    /// Never waits. What the job comes to is told nobody, also if the actor is closed before it has begun; its own ticket
+    /// ([`LaneCx::ticket`]) is as good as any. A job that is refused is dropped.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn execute<W: Work<K, C>>(&self, job: LaneJob<W, W::Out>) -> Result<(), LaneError> {
+        self.actor.execute(job)
     }
 
     /// As [`Lanes::try_submit`].

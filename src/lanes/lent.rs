@@ -8,7 +8,7 @@
 
 use super::cancel::Cancels;
 use super::current;
-use super::job::Meta;
+use super::meta::Meta;
 use crate::flight::{FlightId, FlightRef, Interrupt, WaitCycle};
 use crate::sync::{Arc, OnceLock};
 use std::collections::HashSet;

@@ -11,8 +11,8 @@
 use super::actor::Actor;
 use super::cancel::Cancels;
 use super::cell::JobPhase;
-use super::job::Meta;
 use super::kind::LaneKind;
+use super::meta::Meta;
 use super::order::View;
 use super::queue::{Entry, Queues};
 use crate::sync::Arc;

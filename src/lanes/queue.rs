@@ -73,9 +73,13 @@ impl<K, C> Queues<K, C> {
             && self.timer == u64::MAX
     }
 
-    /// Whether nothing but interactive reads is queued, which is so most of the time.
+    /// Whether nothing but interactive reads is queued, which is so most of the time, and none of them waits for anything else.
     pub(super) fn only_reads(&self) -> bool {
-        self.filled == bit(LaneClass::Interactive, LaneKind::PureRead) && self.nested.is_empty()
+        self.filled == bit(LaneClass::Interactive, LaneKind::PureRead)
+            && self.timer == u64::MAX
+            && self.nested.is_empty()
+            && self.fenced.is_empty()
+            && self.lines.is_empty()
     }
 
     /// Notes which lanes hold anything, after some were emptied one by one.
@@ -91,7 +95,7 @@ impl<K, C> Queues<K, C> {
         self.arrivals += 1;
         let entry = Entry { arrival: self.arrivals, job };
         let meta = entry.job.meta();
-        if meta.brought.fence.as_ref().is_some_and(|fence| !fence.meta().state.is_over()) {
+        if meta.fence().is_some() {
             self.fenced.push(entry);
         } else if meta.is_nested() {
             self.nested.push_back(entry);
@@ -109,7 +113,7 @@ impl<K, C> Queues<K, C> {
         }
         let fenced = std::mem::take(&mut self.fenced);
         for entry in fenced {
-            if entry.job.meta().brought.fence.as_ref().is_some_and(|fence| !fence.meta().state.is_over()) {
+            if entry.job.meta().fence().is_some() {
                 self.fenced.push(entry);
             } else {
                 self.arrive(entry.job);
@@ -122,7 +126,7 @@ impl<K, C> Queues<K, C> {
         let queued = self.lanes[LaneClass::Maintenance as usize].iter().flatten();
         queued.map(|entry| &entry.job).find(|job| {
             let meta = job.meta();
-            meta.brought.key.is_some_and(|key| key.bit() == bit) && meta.state.phase() == JobPhase::Queued
+            meta.key().is_some_and(|key| key.bit() == bit) && meta.state.phase() == JobPhase::Queued
         })
     }
 
@@ -142,8 +146,9 @@ impl<K, C> Queues<K, C> {
         trash.len() - before
     }
 
-    /// Throws away all that was taken out, wherever it stands.
-    pub(super) fn sweep(&mut self, trash: &mut Vec<JobRef<K, C>>) {
+    /// Throws away all that was taken out, wherever it stands; how many.
+    pub(super) fn sweep(&mut self, trash: &mut Vec<JobRef<K, C>>) -> usize {
+        let before = trash.len();
         let mut keep = |entry: &Entry<K, C>| {
             let queued = entry.job.meta().state.phase() == JobPhase::Queued;
             if !queued {
@@ -157,6 +162,7 @@ impl<K, C> Queues<K, C> {
         self.nested.retain(&mut keep);
         self.fenced.retain(&mut keep);
         self.note_filled();
+        trash.len() - before
     }
 
     /// The jobs of a class, in order of arrival.

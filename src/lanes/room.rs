@@ -35,6 +35,11 @@ impl Room {
         self.drains.push(waiter);
     }
 
+    /// Whether no drain is asked for that was not taken.
+    pub(super) fn asks_no_drain(&self) -> bool {
+        self.drains.is_empty()
+    }
+
     /// The next drain that was asked for.
     pub(super) fn drain_asked(&self) -> Option<Arc<Waiter>> {
         take(&self.drains)

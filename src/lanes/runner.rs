@@ -15,11 +15,13 @@ use super::context::LaneCx;
 use super::current;
 use super::executor::{Found, Shared};
 use super::held::{self, Held};
-use super::job::{JobRef, Meta, Ran, post};
-use super::kind::{LaneClass, LaneKind, Quantum};
+use super::job::{self, JobRef, Ran, post};
+use super::kind::{LaneClass, LaneKind};
+use super::meta::Meta;
 use super::queue::Queues;
 use super::slots::InSlot;
 use super::turn::{Admitted, Visit};
+use super::word::Owes;
 use crate::admission::ContextScope;
 use crate::flight::{self, OnUnwind};
 use crate::sync::Arc;
@@ -153,7 +155,7 @@ where
             started: now,
         },
     );
-    if !meta.state.start() {
+    if !job::start(&job) {
         // Cancelled in between, and answered by who did that.
         shared.slots.end(slot, None);
         release(meta, false);
@@ -207,7 +209,9 @@ where
 {
     let actor = &meta.actor;
     let (owes, seen) = actor.word.release_and_turn(meta.lane(), meta.brought.epoch);
-    actor.settle(owes);
+    if owes != Owes::default() {
+        actor.settle(owes);
+    }
     let visit = Visit { ticket: None, renews: true, alone: true, place: None, now: shared.about(), spare };
     actor.go_on(seen?, visit)
 }
@@ -217,7 +221,7 @@ fn too_late<K, C>(meta: &Meta<K, C>, now: u64) -> Option<LaneError> {
     if meta.actor.word.look().is_fatal() {
         return Some(LaneError::Fatal);
     }
-    (now >= meta.brought.expires && !meta.is_installing()).then_some(LaneError::DeadlineExceeded)
+    (now >= meta.expires() && !meta.is_installing()).then_some(LaneError::DeadlineExceeded)
 }
 
 fn meta_context<K, C>(cx: &LaneCx<K, C>) -> Option<crate::admission::RequestContext> {
@@ -260,13 +264,18 @@ where
     C: Send + Sync + 'static,
 {
     let meta = job.meta();
-    if let Quantum::Time(_) = shared.config.quantum
+    if shared.measures
         && let Some((inside, _)) = shared.slots.read(slot)
     {
         meta.actor.cost.fetch_add(shared.now().saturating_sub(inside.started), Ordering::Relaxed);
     }
     shared.slots.end(slot, Some(meta.class()));
-    meta.state.finish();
+    let alone = job::is_alone(job);
+    if alone {
+        meta.state.finish_alone();
+    } else {
+        meta.state.finish();
+    }
     let next = match spare {
         Some(spare) => go_on(shared, meta, spare),
         None => {
@@ -274,7 +283,7 @@ where
             None
         }
     };
-    job.deliver();
+    job.deliver(alone);
     next
 }
 
@@ -314,7 +323,7 @@ where
     if !meta.state.requeue() {
         // Cancelled while it was built: what was built is thrown away.
         meta.state.finish();
-        actor.taken_out(meta);
+        actor.taken_along(meta);
         job.answer(LaneError::Cancelled);
         return;
     }

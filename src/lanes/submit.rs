@@ -9,12 +9,14 @@ use super::awaited::OfActor;
 use super::cancel::{self, CancelOutcome, LaneTicket};
 use super::current;
 use super::executor::nanos;
-use super::job::{ALONE, Brought, JobCell, JobRef, Queued, post};
+use super::job::{JobCell, JobRef, Queued, post};
 use super::kind::{LaneClass, LaneKind};
+use super::mailbox::Mailbox;
+use super::meta::{ALONE, Apart, Brought};
 use super::room::Waiter;
 use super::word::NoRoom;
 use super::work::{LaneJob, Work};
-use crate::admission::BudgetGuard;
+use crate::admission::{BudgetGuard, RequestContext};
 use crate::flight::{self, Handle, trampoline};
 use crate::runtime::{self, Job, Place, Priority};
 use crate::sync::{Arc, OnceLock};
@@ -82,6 +84,15 @@ impl<T: Send + 'static> LaneHandle<T> {
 
     /// Lets the job go on without anyone to take its answer.
     pub fn detach(self) {}
+
+    fn of<K, C, W>(cell: &Arc<JobCell<K, C, W>>) -> Self
+    where
+        K: Send + Sync + 'static,
+        C: Send + Sync + 'static,
+        W: Work<K, C, Out = T>,
+    {
+        Self { handle: Handle::sole(cell.clone()), ticket: OnceLock::new() }
+    }
 
     pub(super) fn refused(error: LaneError) -> Self {
         Self { handle: Handle::ready(Err(error)), ticket: OnceLock::new() }
@@ -165,8 +176,30 @@ where
         job: LaneJob<W, W::Out>,
         unit: Option<BudgetGuard>,
     ) -> Result<LaneHandle<W::Out>, LaneRejected<W, W::Out>> {
+        self.try_keep(job, unit, LaneHandle::of)
+    }
+
+    /// Submits a job whose answer nobody waits for.
+    pub(super) fn execute<W: Work<K, C>>(self: &Arc<Self>, job: LaneJob<W, W::Out>) -> Result<(), LaneError> {
+        self.try_keep(job, None, |cell| cell.let_go()).map_err(|rejected| {
+            trampoline::dispose(rejected.job);
+            rejected.error
+        })
+    }
+
+    /// As [`try_submit`](Self::try_submit), with what `keep` makes of the job before it is queued.
+    #[inline]
+    fn try_keep<W: Work<K, C>, R>(
+        self: &Arc<Self>,
+        job: LaneJob<W, W::Out>,
+        unit: Option<BudgetGuard>,
+        keep: impl FnOnce(&Arc<JobCell<K, C, W>>) -> R,
+    ) -> Result<R, LaneRejected<W, W::Out>> {
         let reject = |error, job| Err(LaneRejected { error, job });
-        if let Some(error) = self.closed() {
+        // Else it is told with the room.
+        if (job.key.is_some() || job.deadline.is_some())
+            && let Some(error) = self.closed()
+        {
             return reject(error, job);
         }
         if job.deadline == Some(Duration::ZERO) {
@@ -186,7 +219,7 @@ where
             Err(error) => return reject(error, job),
         };
         key.bit = 0;
-        Ok(self.submit_reserved(job, epoch, joins))
+        Ok(self.submit_reserved(job, epoch, joins, keep))
     }
 
     /// Room for one more, here and in all.
@@ -213,51 +246,44 @@ where
         Ok(epoch)
     }
 
-    fn submit_reserved<W: Work<K, C>>(
+    fn submit_reserved<W: Work<K, C>, R>(
         self: &Arc<Self>,
         job: LaneJob<W, W::Out>,
         epoch: bool,
         joins: bool,
-    ) -> LaneHandle<W::Out> {
+        keep: impl FnOnce(&Arc<JobCell<K, C, W>>) -> R,
+    ) -> R {
         let shared = &self.shared;
         // A plain read is never due for anything but its turn.
         let plain = job.lane == LaneKind::PureRead && job.class == LaneClass::Interactive && job.deadline.is_none();
         let (class, at) = (job.class, if plain { shared.about() } else { shared.now() });
         let share = match job.lane {
-            LaneKind::PureRead => current::share(shared.identity(), self.incarnation),
-            _ => None,
+            LaneKind::PureRead => current::share(shared.identity(), self.incarnation).unwrap_or(ALONE),
+            _ => ALONE,
         };
-        let brought = Brought {
-            lane: job.lane,
-            class,
-            id: job.id,
-            label: job.label,
-            key: job.key,
-            joins,
-            share: share.unwrap_or(ALONE),
-            fence: job.after.and_then(|ticket| self.own_job(&ticket)),
-            epoch,
-            at,
-            expires: job.deadline.map_or(u64::MAX, |deadline| at.saturating_add(nanos(deadline))),
-            bucket: shared.ages.enter(class, at),
-        };
-        if job.lane == LaneKind::Mutating {
+        let deadline = job.deadline;
+        let context = RequestContext::current();
+        let few = job.key.is_some() || job.after.is_some() || deadline.is_some() || context.is_some();
+        let apart = few.then(|| {
+            Box::new(Apart {
+                key: job.key,
+                joins,
+                fence: job.after.and_then(|ticket| self.own_job(&ticket)),
+                expires: deadline.map_or(u64::MAX, |deadline| at.saturating_add(nanos(deadline))),
+                deadline: OnceLock::new(),
+                followers: Mailbox::new(),
+                context,
+            })
+        });
+        let (lane, id, label, bucket) = (job.lane, job.id, job.label, shared.ages.enter(class, at));
+        if lane == LaneKind::Mutating {
             self.writer_comes();
         }
-        let cell = JobCell::new(self.clone(), brought, job.work, job.share);
-        let handle = LaneHandle { handle: Handle::sole(cell.clone()), ticket: OnceLock::new() };
-        if let Some(deadline) = job.deadline {
-            let late = Arc::downgrade(&cell);
-            let expire = Job::new(move || {
-                if let Some(cell) = late.upgrade() {
-                    cancel::refuse(&*cell as &dyn Queued<K, C>, LaneError::DeadlineExceeded);
-                }
-            });
-            // Where no timer can be had it ends when the actor is next looked at.
-            if shared.spawner.may_wait().is_ok() {
-                let timer = shared.spawner.after_at(Place::workers(Priority::Critical), deadline, expire);
-                let _ = cell.meta().deadline.set(timer);
-            }
+        let brought = Brought { lane, class, id, label, share, epoch, bucket, apart };
+        let cell = JobCell::new(self.clone(), brought, at, job.work, job.share);
+        let kept = keep(&cell);
+        if let Some(deadline) = deadline {
+            self.expire_after(&cell, deadline);
         }
         match post(self, cell) {
             Ok(()) => self.poke_posted(class),
@@ -265,7 +291,24 @@ where
                 cancel::refuse(&*job, self.why_closed());
             }
         }
-        handle
+        kept
+    }
+
+    /// Ends a job that is queued still once so much time has passed.
+    fn expire_after<W: Work<K, C>>(&self, cell: &Arc<JobCell<K, C, W>>, deadline: Duration) {
+        let spawner = &self.shared.spawner;
+        let late = Arc::downgrade(cell);
+        let expire = Job::new(move || {
+            if let Some(cell) = late.upgrade() {
+                cancel::refuse(&*cell as &dyn Queued<K, C>, LaneError::DeadlineExceeded);
+            }
+        });
+        // Where no timer can be had it ends when the actor is next looked at.
+        if spawner.may_wait().is_ok()
+            && let Some(place) = cell.meta().timer()
+        {
+            let _ = place.set(spawner.after_at(Place::workers(Priority::Critical), deadline, expire));
+        }
     }
 
     /// Queues a job that no bound refuses: the last step of something that is under way. A closed actor answers it.
@@ -281,7 +324,7 @@ where
             trampoline::dispose(job);
             return;
         }
-        self.submit_reserved(job, epoch, false).detach();
+        self.submit_reserved(job, epoch, false, |cell| cell.let_go());
     }
 
     /// The job of a ticket, if it is one of this registration.

@@ -7,12 +7,13 @@
 
 use super::actor::{Actor, Inside};
 use super::held::{Held, Place};
-use super::job::{JobRef, follow};
+use super::job::{JobRef, claim, follow};
 use super::kind::{LaneClass, LaneKind};
 use super::nested::Nested;
-use super::order::{View, lets_read};
+use super::order::View;
+use super::outside::Outside;
 use super::queue::{Entry, Queues};
-use super::room::Waiter;
+use super::reads::{NextRead, READ};
 use super::word::{Owes, Seen};
 use crate::sync::Arc;
 
@@ -40,27 +41,6 @@ pub(super) struct Admitted<K, C> {
     pub(super) now: u64,
 }
 
-/// What is done once the turn is left.
-struct Outside<K, C> {
-    trash: Vec<JobRef<K, C>>,
-    /// They were led out of the queue here: their room is to be given back.
-    gone: Vec<JobRef<K, C>>,
-    waiters: Vec<Arc<Waiter>>,
-    /// Have the actor looked at again so many nanoseconds from now.
-    timer: Option<u64>,
-    /// The actor has some of its share left.
-    front: bool,
-    /// Its maintenance has waited its age, and there is no place for it.
-    aged: bool,
-}
-
-impl<K, C> Outside<K, C> {
-    fn new() -> Self {
-        let (trash, gone, waiters) = (Vec::new(), Vec::new(), Vec::new());
-        Self { trash, gone, waiters, timer: None, front: false, aged: false }
-    }
-}
-
 /// What a judgement comes to.
 enum Decision<K, C> {
     /// The word was changed on the way: judge again.
@@ -85,15 +65,14 @@ where
     C: Send + Sync + 'static,
 {
     /// Visits the actor: a job to be run, if one was admitted. A place for maintenance that was not needed is given back.
-    pub(super) fn visit(self: &Arc<Self>, mut visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
-        let Some(seen) = self.word.begin_turn(visit.ticket) else {
-            self.give_back(visit.place);
-            return None;
-        };
-        let mut outside = Outside::new();
-        let (admitted, owes) = self.serve(seen, &mut visit, &mut outside);
-        self.leave_turn(owes, visit.place, outside);
-        admitted
+    pub(super) fn visit(self: &Arc<Self>, visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
+        match self.word.begin_turn(visit.ticket) {
+            Some(seen) => self.go_on(seen, visit),
+            None => {
+                self.give_back(visit.place);
+                None
+            }
+        }
     }
 
     /// As [`visit`](Self::visit), for who has the turn.
@@ -114,6 +93,27 @@ where
         // SAFETY: the turn is ours until the word is left.
         unsafe { self.with_inside(|inside| self.renew(inside, visit.renews)) };
         loop {
+            // SAFETY: as above.
+            match unsafe { self.with_inside(|inside| self.next_read(inside, seen, visit, outside)) } {
+                NextRead::Goes(entry, again) => {
+                    if let Some(owes) = self.word.admit(seen, READ.1, READ.0, again) {
+                        self.left_queue(entry.job.meta());
+                        return (Some(Admitted { job: entry.job, held: Held::default(), now: visit.now }), owes);
+                    }
+                    // SAFETY: as above.
+                    unsafe { self.with_inside(|inside| self.put_back(inside, visit, outside, entry, READ, false)) };
+                    seen = self.word.refresh();
+                    continue;
+                }
+                NextRead::Waits => match self.word.leave(seen, None) {
+                    Some(owes) => return (None, owes),
+                    None => {
+                        seen = self.word.refresh();
+                        continue;
+                    }
+                },
+                NextRead::LookAtAll => {}
+            }
             // SAFETY: as above.
             let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, visit, outside)) };
             match decision {
@@ -145,18 +145,23 @@ where
 
     /// Does what leaving the turn owes, and what was put off until then.
     fn leave_turn(self: &Arc<Self>, owes: Owes, place: Option<Place>, outside: Outside<K, C>) {
-        self.settle_at(owes, outside.front);
+        if owes != Owes::default() {
+            self.settle_at(owes, outside.front);
+        }
         self.give_back(place);
         self.after(outside);
     }
 
     /// What was put off until the turn was left.
-    fn after(self: &Arc<Self>, outside: Outside<K, C>) {
-        for job in &outside.gone {
-            self.taken_out(job.meta());
-        }
-        for waiter in outside.waiters {
-            waiter.resolve(Ok(()));
+    fn after(self: &Arc<Self>, mut outside: Outside<K, C>) {
+        let lists = outside.take_lists();
+        if let Some(lists) = &lists {
+            for job in &lists.gone {
+                self.taken_along(job.meta());
+            }
+            for waiter in &lists.waiters {
+                waiter.resolve(Ok(()));
+            }
         }
         if let Some(delay) = outside.timer {
             self.shared.wake_later(self, delay);
@@ -164,7 +169,7 @@ where
         if outside.aged {
             self.shared.queue_aged(self);
         }
-        drop(outside.trash);
+        drop(lists);
     }
 
     fn give_back(&self, place: Option<Place>) {
@@ -198,7 +203,7 @@ where
     ) {
         if !entry.job.meta().state.unclaim() {
             // Cancelled in between: its room is ours, its answer is not.
-            outside.gone.push(entry.job);
+            outside.lists().gone.push(entry.job);
             return;
         }
         let queues = queues_of(inside, visit);
@@ -211,20 +216,16 @@ where
     }
 
     /// Takes in what was posted.
-    fn take_in(&self, inside: &mut Inside<K, C>, visit: &mut Visit<'_, K, C>, outside: &mut Outside<K, C>) {
+    pub(super) fn take_in(&self, inside: &mut Inside<K, C>, visit: &mut Visit<'_, K, C>, outside: &mut Outside<K, C>) {
         for job in self.posted() {
             let queues = queues_of(inside, visit);
-            let brought = &job.meta().brought;
-            let leader = match brought.key {
-                Some(key) if brought.joins => queues.leader(key.bit()).cloned(),
-                _ => None,
-            };
+            let leader = job.meta().joins().and_then(|key| queues.leader(key.bit()).cloned());
             match leader {
                 Some(leader) if job.meta().state.follow() => match follow(leader.meta(), job.clone()) {
-                    Ok(()) => outside.gone.push(job),
+                    Ok(()) => outside.lists().gone.push(job),
                     // The one that it would have followed is over; or it is itself, and its room is ours.
                     Err(job) if job.meta().state.unfollow() => queues.arrive(job),
-                    Err(job) => outside.gone.push(job),
+                    Err(job) => outside.lists().gone.push(job),
                 },
                 _ => queues.arrive(job),
             }
@@ -238,11 +239,10 @@ where
         visit: &mut Visit<'_, K, C>,
         outside: &mut Outside<K, C>,
     ) -> Decision<K, C> {
-        self.take_in(inside, visit, outside);
         if seen.is_closed() {
             return Decision::Closed;
         }
-        if inside.queues.as_ref().is_some_and(|queues| queues.timer != u64::MAX || !queues.only_reads()) {
+        if inside.queues.is_some() {
             // Read inside the turn: who has it looked at since a time has come finds that it has.
             visit.now = self.shared.now();
         }
@@ -254,11 +254,12 @@ where
             return Decision::Leave { again: None };
         };
         if self.is_to_be_swept(|| queues.len()) {
-            queues.sweep(&mut outside.trash);
+            let swept = queues.sweep(&mut outside.lists().trash);
+            self.forget_dead(swept);
         }
         queues.unfence();
         if self.has_dead() {
-            let purged = queues.purge(&mut outside.trash);
+            let purged = queues.purge(&mut outside.lists().trash);
             self.forget_dead(purged);
         }
         if visit.now >= queues.timer {
@@ -283,14 +284,14 @@ where
                 return false;
             }
             self.word.end_drain();
-            outside.waiters.append(&mut queues.drains.going);
+            outside.lists().waiters.append(&mut queues.drains.going);
             return true;
         }
         if queues.drains.asked.is_empty() {
             return false;
         }
         if seen.is_idle() {
-            outside.waiters.append(&mut queues.drains.asked);
+            outside.lists().waiters.append(&mut queues.drains.asked);
             return false;
         }
         self.set_drain(seen.all_running() + seen.all_queued());
@@ -331,20 +332,18 @@ where
         visit: &mut Visit<'_, K, C>,
         outside: &mut Outside<K, C>,
     ) -> Decision<K, C> {
-        if queues.only_reads() && queues.lines.is_empty() && self.grants.is_empty() {
-            return self.choose_read(queues, credit, seen, visit, outside);
-        }
         let view = self.view(queues, seen, visit.now);
         let builds = [view.interactive, view.maintenance].map(|heads| heads[LaneKind::HeavyInit as usize].is_some());
         self.leave_lines(&mut queues.lines, builds);
         let kept_out = match self.nested(queues, &view) {
-            Nested::Goes(entry) if entry.job.meta().state.claim() => {
+            Nested::Goes(entry) if claim(&entry.job) => {
                 let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
                 let again = Some(LaneClass::Interactive);
                 return Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again };
             }
             Nested::Goes(entry) => {
-                outside.trash.push(entry.job);
+                self.forget_dead(1);
+                outside.lists().trash.push(entry.job);
                 return Decision::Again;
             }
             Nested::KeptOut(until) => until,
@@ -386,30 +385,6 @@ where
         Decision::Leave { again: None }
     }
 
-    /// As [`choose`](Self::choose) where nothing but reads is queued: there is nothing to put in order, and no age matters.
-    fn choose_read(
-        &self,
-        queues: &mut Queues<K, C>,
-        credit: &mut i64,
-        seen: Seen,
-        visit: &Visit<'_, K, C>,
-        outside: &mut Outside<K, C>,
-    ) -> Decision<K, C> {
-        if *credit <= 0 && !visit.alone && visit.place.is_none() {
-            return Decision::Leave { again: Some(LaneClass::Interactive) };
-        }
-        queues.flood.is_over();
-        if !lets_read(&self.shared.limits, seen) {
-            return Decision::Leave { again: None };
-        }
-        let lane = (LaneClass::Interactive, LaneKind::PureRead);
-        let decision = self.take(queues, seen, lane, Held::default(), outside);
-        if matches!(decision, Some(Decision::Admit { .. })) {
-            *credit -= self.price();
-        }
-        decision.unwrap_or(Decision::Again)
-    }
-
     /// Takes the head of a lane that may run, with what it needs of process-wide things. None: it was taken out just now.
     fn take(
         &self,
@@ -420,8 +395,9 @@ where
         outside: &mut Outside<K, C>,
     ) -> Option<Decision<K, C>> {
         let entry = queues.pop(class, lane)?;
-        if !entry.job.meta().state.claim() {
-            outside.trash.push(entry.job);
+        if !claim(&entry.job) {
+            self.forget_dead(1);
+            outside.lists().trash.push(entry.job);
             if let Some(permit) = held.permit {
                 self.shared.heavy.give(permit);
             }
@@ -431,13 +407,7 @@ where
             return Some(Decision::Again);
         }
         // A writer's own end has the actor looked at again; before that nothing can start.
-        let left = seen.queued(class) + seen.queued(class.other()) > 1;
-        let more = if seen.queued(LaneClass::Interactive) > usize::from(class == LaneClass::Interactive) {
-            LaneClass::Interactive
-        } else {
-            LaneClass::Maintenance
-        };
-        let again = (lane != LaneKind::Mutating && left).then_some(more);
+        let again = (lane != LaneKind::Mutating && seen.all_queued() > 1).then(|| seen.next_after(class));
         // Of two permits that came to it at once a build has one: whatever else is queued, the other is to go back.
         let keeps = lane == LaneKind::HeavyInit && !self.grants.is_empty();
         let again = again.or(keeps.then_some(LaneClass::Interactive));

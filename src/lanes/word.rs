@@ -23,14 +23,14 @@
 //! | `reserve` | a submitter, before it posts | a close: it is refused, and posts nothing |
 //! | `announce` | the submitter, after it has posted | a turn that looked before finds NEWS when it leaves, and looks again; a ticket that is out leads to a turn that looks |
 //! | `begin_turn` | who popped a ticket, or closes | another has the turn: NEWS makes that one look again |
-//! | `admit`, `leave` | who has the turn, on the word that it judged | any change at all: it fails, and the turn judges again |
+//! | `admit`, `leave` | who has the turn, on the word that it judged | a reservation: nothing, who reserves announces what it posts; any other change: it fails, and the turn judges again |
 //! | `release` | who ran the job | the turn is held: its exchange fails; it is free: the ticket is ours to push |
 //! | `release_and_turn` | who ran a read and would go on with the actor | as for `release`; another has the turn: we are not owed one |
 //! | `leave_queue` | who took a queued job out | as for `release` |
 //! | `close`, `close_if_idle` | remove, retire, reset, a panicking writer | an admission: the job runs to its end; else it is never admitted |
 //!
-//! An admission is one exchange of the word that was judged, so a reader and a writer are never admitted beside each other, and
-//! no cap is overshot. A job that is reserved keeps the actor from being idle, so nothing is retired under a submission.
+//! An admission is one exchange of the word that was judged, but for what was reserved since, so a reader and a writer are never
+//! admitted beside each other, and no cap is overshot. A job that is reserved keeps the actor from being idle, so nothing is retired under a submission.
 
 #![forbid(unsafe_code)]
 
@@ -59,6 +59,7 @@ const EPOCH: u64 = 1 << 30;
 const ROOM: u64 = 1 << 31;
 const QUEUED_SHIFT: [u32; 2] = [32, 48];
 const QUEUED_MAX: u64 = (1 << 16) - 1;
+const QUEUED: u64 = !0 << QUEUED_SHIFT[0];
 
 fn queued_unit(class: LaneClass) -> u64 {
     1 << QUEUED_SHIFT[class as usize]
@@ -128,6 +129,12 @@ impl Seen {
     /// The class whose ticket a turn is owed, if anything is queued.
     pub(crate) fn owed(self) -> Option<LaneClass> {
         LaneClass::ALL.into_iter().find(|class| self.queued(*class) > 0)
+    }
+
+    /// The class of which another is queued beside one of `class`, for who knows that there is one.
+    pub(crate) fn next_after(self, class: LaneClass) -> LaneClass {
+        let interactive = self.queued(LaneClass::Interactive) > usize::from(class == LaneClass::Interactive);
+        if interactive { LaneClass::Interactive } else { LaneClass::Maintenance }
     }
 
     fn epoch(self) -> bool {
@@ -279,20 +286,35 @@ impl LaneWord {
         self.0.compare_exchange(seen.0, next, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// As [`exchange`](Self::exchange), by `next`, and over what was reserved meanwhile: who reserves announces what it posts, which
+    /// changes more of the word or finds a ticket out, that leads to another turn. Who takes a job out sets NEWS.
+    fn exchange_over_reserved(&self, seen: Seen, next: impl Fn(u64) -> u64) -> bool {
+        let mut word = seen.0;
+        let matters = if mutant("lanes.exchange_over_news") { !(QUEUED | NEWS) } else { !QUEUED };
+        loop {
+            // ordering: as in `exchange`.
+            match self.0.compare_exchange(word, next(word), Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return true,
+                Err(now) if (now ^ word) & matters == 0 => word = now,
+                Err(_) => return false,
+            }
+        }
+    }
+
     /// Admits a queued job and leaves the turn, if the word still is what was judged. `again` asks for another turn. `None` if
-    /// anything has changed: the turn goes on.
+    /// anything has changed but what is reserved: the turn goes on.
     pub(crate) fn admit(&self, seen: Seen, lane: LaneKind, class: LaneClass, again: Option<LaneClass>) -> Option<Owes> {
         if seen.queued(class) == 0 {
             // It was reserved and posted since the word was looked at, which has changed, then.
             return None;
         }
         let ticket = again.map_or(0, |class| TICKET[class as usize]);
-        let next = ((seen.0 - queued_unit(class) + unit(lane)) | ticket) & !TURN & !ROOM;
+        let next = |word: u64| ((word - queued_unit(class) + unit(lane)) | ticket) & !TURN & !ROOM;
         let owes = Owes { ticket: again.filter(|_| seen.0 & ticket == 0), room: seen.0 & ROOM != 0, ..Owes::default() };
-        self.exchange(seen, next).then_some(owes)
+        self.exchange_over_reserved(seen, next).then_some(owes)
     }
 
-    /// Leaves the turn, if the word still is what was judged.
+    /// Leaves the turn, if the word still is what was judged, but for what was reserved since.
     pub(crate) fn leave(&self, seen: Seen, again: Option<LaneClass>) -> Option<Owes> {
         let ticket = again.map_or(0, |class| TICKET[class as usize]);
         if mutant("lanes.leave_without_judging") {
@@ -300,7 +322,7 @@ impl LaneWord {
             return Some(Owes::default());
         }
         let owes = Owes { ticket: again.filter(|_| seen.0 & ticket == 0), ..Owes::default() };
-        self.exchange(seen, (seen.0 | ticket) & !TURN).then_some(owes)
+        self.exchange_over_reserved(seen, |word| (word | ticket) & !TURN).then_some(owes)
     }
 
     /// A job that ran is over. `fatal`: nothing of the actor may start any more, in the same step. `epoch` is the job's.

@@ -42,6 +42,36 @@ fn a_job_runs_or_is_cancelled_and_one_answers_it() {
     });
 }
 
+/// A cancel by one who lets go of the job then, beside a runner that looks whether it has the job alone: it overlooks no cancel.
+#[test]
+fn who_has_a_job_alone_finds_what_others_did_before() {
+    check(|| {
+        let job = Arc::new(JobState::new());
+        // The count of references is none of the checker's: a step beside it lets the other thread come in between.
+        let steps = Arc::new(AtomicU64::new(0));
+        let (cancels, step) = (job.clone(), steps.clone());
+        let canceller = spawn(move || {
+            let found = cancels.cancel();
+            step.fetch_add(1, Ordering::AcqRel);
+            drop(cancels);
+            found
+        });
+        let alone = || {
+            steps.fetch_add(1, Ordering::AcqRel);
+            Arc::strong_count(&job) == 1
+        };
+        let claims = if alone() { job.claim_alone() } else { job.claim() };
+        let starts = claims && if alone() { job.start_alone() } else { job.start() };
+        if starts {
+            if alone() { job.finish_alone() } else { job.finish() }
+        }
+        let found = canceller.join().unwrap();
+        let taken_out = matches!(found, Cancelled::TakenOut | Cancelled::BeforeStart);
+        assert!(starts != taken_out, "{found:?}");
+        assert!(job.is_over());
+    });
+}
+
 /// A job that another one is to answer.
 struct Follower {
     next: AtomicPtr<Self>,

@@ -121,6 +121,48 @@ fn builds_hand_the_permit_on() {
     });
 }
 
+/// Reads that are let go of at once beside cancels of all that is queued: each runs or is cancelled, and nothing is left taken.
+#[test]
+fn reads_that_are_let_go_of_run_or_are_cancelled() {
+    check(|| {
+        let (runtime, lanes) = world();
+        let ran = Arc::new(AtomicU64::new(0));
+        let clients: Vec<_> = (0..3)
+            .map(|client| {
+                let (runtime, lanes, ran) = (runtime.clone(), lanes.clone(), ran.clone());
+                thread::spawn(move || {
+                    let mut cancelled = 0;
+                    for _ in 0..2 {
+                        let counts = ran.clone();
+                        let read = lanes.job(LaneKind::PureRead, move |_| {
+                            counts.fetch_add(1, Ordering::SeqCst);
+                        });
+                        let handle = lanes.submit(&0, read);
+                        if client == 1 {
+                            let outcomes = [CancelOutcome::QueuedRemoved, CancelOutcome::DispatchedCancelled];
+                            cancelled += u64::from(outcomes.contains(&handle.cancel()));
+                        }
+                        handle.detach();
+                        if client == 0 {
+                            cancelled +=
+                                lanes.actor(&0).unwrap().cancel_queued(crate::lanes::LaneClass::Interactive) as u64;
+                        }
+                        runtime.drive_one();
+                    }
+                    runtime.drive_all();
+                    cancelled
+                })
+            })
+            .collect();
+        let cancelled: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
+        finish(&runtime, &lanes, Vec::new());
+        let ran = ran.load(Ordering::SeqCst);
+        assert_eq!(ran + cancelled, 6, "{ran} ran, {cancelled} were cancelled");
+        let (interactive, _) = lanes.completed();
+        assert_eq!(interactive, ran);
+    });
+}
+
 /// Cancels, a removal and a fresh registration beside submissions and drivers.
 #[test]
 fn clients_cancel_remove_and_register() {

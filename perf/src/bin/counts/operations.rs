@@ -582,13 +582,13 @@ fn lane_burst(runtime: Runtime, lanes: Lanes<u64, ()>, actor: ActorRef<u64, ()>,
     if left == 0 {
         return drop(done);
     }
-    (0..255).for_each(|task| actor.submit(lanes.job(LaneKind::PureRead, move |_| consume(task))).detach());
+    (0..255).for_each(|task| accept(actor.execute(lanes.job(LaneKind::PureRead, move |_| consume(task)))));
     let (inside, again, to) = (runtime.clone(), lanes.clone(), actor.clone());
     let last = lanes.job(LaneKind::PureRead, move |_| {
         let next = inside.clone();
         accept(inside.execute(move || lane_burst(next, again, to, left - 256, done)));
     });
-    actor.submit(last).detach();
+    accept(actor.execute(last));
 }
 
 /// Reads that do nothing, all submitted before the first runs.
@@ -597,7 +597,7 @@ fn lane_outside(n: u64) {
     let (lanes, actor) = one_actor(&runtime);
     let open = held(&runtime);
     for task in 0..n {
-        actor.submit(lanes.job(LaneKind::PureRead, move |_| consume(task))).detach();
+        accept(actor.execute(lanes.job(LaneKind::PureRead, move |_| consume(task))));
     }
     drop(open);
     drained(&runtime);

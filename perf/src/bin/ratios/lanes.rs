@@ -136,7 +136,7 @@ fn inside(
             let burst = move || {
                 latch.begin();
                 for _ in 0..BURST {
-                    actor.submit(lanes.job(LaneKind::PureRead, move |_| latch.count_down())).detach();
+                    assert!(actor.execute(lanes.job(LaneKind::PureRead, move |_| latch.count_down())).is_ok());
                 }
             };
             assert!(runtime.execute(burst).is_ok());
@@ -168,7 +168,7 @@ fn outside(
         per_task(tasks, || {
             latch.arm(tasks as u64);
             for _ in 0..tasks {
-                actor.submit(lanes.job(LaneKind::PureRead, move |_| latch.count_down())).detach();
+                assert!(actor.execute(lanes.job(LaneKind::PureRead, move |_| latch.count_down())).is_ok());
             }
             latch.wait()
         })
