@@ -185,11 +185,14 @@ fn b58_a_body_that_has_lent_its_permit_takes_one_back_before_it_goes_on() {
     first_inside.recv_timeout(SOON).unwrap();
     let (runs, seen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     let (other_runs, first_sees, inner) = (runs.clone(), seen.clone(), cache.clone());
+    let (began, first_begun) = channel();
     let mut first = cache.get_or_build(limited(1), move |_| {
+        began.send(()).unwrap();
         inner.get_or_build(9, |_| unreachable!("it is under way")).wait().unwrap();
         first_sees.store(runs.load(Ordering::SeqCst), Ordering::SeqCst);
         Ok(1)
     });
+    first_begun.recv_timeout(SOON).unwrap();
     let mut other = cache.get_or_build(limited(2), move |_| {
         other_runs.store(true, Ordering::SeqCst);
         entered.send(()).unwrap();
@@ -197,7 +200,6 @@ fn b58_a_body_that_has_lent_its_permit_takes_one_back_before_it_goes_on() {
         other_runs.store(false, Ordering::SeqCst);
         Ok(2)
     });
-    // The other runs with the permit of the first, whichever has come to it first.
     other_inside.recv_timeout(SOON).expect("the first lends its permit");
     end_first.send(()).unwrap();
     awaited.wait().unwrap();

@@ -45,12 +45,14 @@ pub(crate) fn holds(source: usize) -> bool {
     HELD.try_with(|held| held.borrow().iter().any(|held| held.source() == source)).unwrap_or(false)
 }
 
-/// What a thread has lent because it sleeps: taken back when this is dropped.
+/// What a thread has lent because it sleeps: taken back when this is dropped, one by one, of each source one at most.
 pub(super) struct Lent(Vec<Rc<dyn Lends>>);
 
 /// Lends everything that is held here.
 pub(super) fn lend() -> Lent {
-    let held = HELD.try_with(|held| held.borrow().clone()).unwrap_or_default();
+    let mut held = HELD.try_with(|held| held.borrow().clone()).unwrap_or_default();
+    // Who takes several back has some and waits for others: in one order everywhere, so that no two wait for each other.
+    held.sort_by_key(|held| held.source());
     held.iter().for_each(|held| held.lend());
     Lent(held)
 }

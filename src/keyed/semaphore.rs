@@ -103,9 +103,10 @@ impl CpuConcurrencySemaphore {
         self.is_lent_here() || (self.available() > 0 && self.waiting() == 0)
     }
 
-    /// A permit for a task that runs on this thread now: a free one, or the one of a body down this stack, which waits.
+    /// A permit for a task that runs on this thread now: the one of a body down this stack, which waits, or a free one. So a thread
+    /// never holds two of one semaphore, and lends and takes back one.
     pub(crate) fn take_here(&self) -> Option<CpuPermit> {
-        self.try_acquire().or_else(|| self.is_lent_here().then(|| CpuPermit { semaphore: self.clone(), own: false }))
+        if self.is_lent_here() { Some(CpuPermit { semaphore: self.clone(), own: false }) } else { self.try_acquire() }
     }
 
     fn address(&self) -> usize {
