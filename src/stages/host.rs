@@ -51,6 +51,10 @@ pub trait Host: Send + Sync + Sized + 'static {
     ///
     /// A file that is not known yet is loaded once an Artifact waits for it. Rings of blockers are harmless, since Analysis waits
     /// for no other file.
+    ///
+    /// An Artifact that is there is *not* made anew by itself when a file changes that it was made from: only the host knows whether
+    /// that concerns it. After an edit it [invalidates](Stages::invalidate) those of the [dependents](Stages::dependents) that it
+    /// does; [`decide_invalidation`](crate::decide_invalidation) helps to find them.
     fn dependencies(&self, cx: &StageCx<'_, Self>, source: &Self::Source) -> Dependencies<Self::File> {
         let _ = (cx, source);
         Dependencies::none()
@@ -62,7 +66,8 @@ pub trait Host: Send + Sync + Sized + 'static {
     /// Fails Analysis and every Artifact, until the file is edited or asked for again.
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &Self::Source) -> Result<Self::Analysis, Self::Error>;
 
-    /// Makes the Artifact of `profile`. Runs on the workers, after the Analysis of every [blocker](Self::dependencies) is there.
+    /// Makes the Artifact of `profile`. Runs on the workers, after the Analysis of every [blocker](Self::dependencies) is there: it
+    /// reads them with [`try_get_analysis`](Stages::try_get_analysis) of [`cx.scheduler()`](StageCx::scheduler).
     ///
     /// # Errors
     /// Fails this profile, until the file is edited or the profile is asked for again.

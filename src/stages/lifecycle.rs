@@ -48,7 +48,8 @@ impl<H: Host> Stages<H> {
     /// [`StageError::Shutdown`], also what was submitted and is on its way; stages of it that run at this moment go on to their next
     /// [`StageCx::check`](super::StageCx::check), and their results are dropped.
     ///
-    /// The next request for it begins a new life, with a new incarnation and at the first generation.
+    /// The next request for it begins a new life, with a new incarnation and at the first generation. Nobody
+    /// [depends](Self::dependents) on it any more: who wants to invalidate its dependents asks for them first.
     pub fn remove(&self, file: &H::File) -> Removed {
         self.core().remove(file)
     }

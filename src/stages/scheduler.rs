@@ -274,7 +274,8 @@ impl<H: Host> Stages<H> {
         self.core.shared.counters.here().one(|counts| &counts.submits);
     }
 
-    /// Moves the file on to a new generation with the same text; nothing is computed until somebody asks.
+    /// Moves the file on to a new generation with the same text; nothing is computed until somebody asks. For a file whose text is
+    /// the same and whose results are not, since what it [depends on](Host::dependencies) has changed.
     pub fn invalidate(&self, file: &H::File) -> Moved {
         self.core.change(file, Change::Keep, false)
     }
