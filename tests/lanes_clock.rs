@@ -6,7 +6,7 @@ mod support;
 
 use shardrun::{
     Clock, Driver, LaneClass, LaneError, LaneKind, Lanes, LanesConfig, PublishCx, PublishError, PublishPaths,
-    Publisher, Runtime, View,
+    Publisher, Quantum, Runtime, View,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -170,6 +170,45 @@ fn at_the_end_of_all_time_every_lane_still_runs() {
     bench.pass(DAY);
     assert_eq!(timed.wait(), Ok(7));
     assert_eq!(bench.lanes.liveness().interactive.oldest, None);
+}
+
+/// Reads of actor 0 that run before one of actor 1 that came after them, where shares are measured: each read moves the clock so far.
+fn ran_before(first: Duration, each: Duration) -> usize {
+    const FLOOD: u32 = 14_000;
+    let wall = Arc::new(Wall::default());
+    let runtime = Runtime::builder().driver(Driver::Inline).clock(wall.clone()).build().unwrap();
+    let mut config = LanesConfig::preset(4, 2, 3, 1);
+    config.quantum = Quantum::Time(Duration::from_millis(1));
+    (config.interactive_queue, config.interactive_queue_total) = (FLOOD, 2 * FLOOD);
+    let lanes: Lanes<u32, ()> = Lanes::new(&runtime, config).unwrap();
+    assert!(lanes.register(0, ()) && lanes.register(1, ()));
+    let moves = |key: u32, by: Duration| {
+        let wall = wall.clone();
+        lanes.submit(&key, lanes.job(READ, move |_| wall.advance(by)))
+    };
+    let own = moves(1, first);
+    runtime.drive_all();
+    assert!(own.is_resolved());
+    let flood: Vec<_> = (0..FLOOD).map(|_| moves(0, each)).collect();
+    let one = moves(1, each);
+    while !one.is_resolved() {
+        assert!(runtime.drive_one());
+    }
+    let before = flood.iter().filter(|handle| handle.is_resolved()).count();
+    runtime.drive_all();
+    assert!(flood.iter().all(|handle| handle.is_resolved()));
+    before
+}
+
+#[test]
+fn where_shares_are_measured_neither_a_clock_that_stands_nor_one_that_jumps_starves_an_actor() {
+    let millisecond = Duration::from_millis(1);
+    let fair = ran_before(millisecond, millisecond);
+    assert!(fair <= 8, "{fair}");
+    let stands = ran_before(Duration::ZERO, Duration::ZERO);
+    assert!(stands <= 2_100, "{stands} while the clock stood still");
+    let jumped = ran_before(DAY, millisecond);
+    assert!(jumped <= 10_100, "{jumped} after a job during which a day passed");
 }
 
 /// A view that fails a number of times.

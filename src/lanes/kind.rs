@@ -104,7 +104,7 @@ pub enum Latency {
 pub enum Quantum {
     /// So many jobs, whatever each costs.
     Jobs(u32),
-    /// Jobs that took so long together, measured on the runtime's clock.
+    /// Jobs that took so long together, measured on the runtime's clock; each counts as a thousandth of that at least.
     Time(Duration),
 }
 

@@ -19,6 +19,7 @@ use super::job::{self, JobRef, Ran, post};
 use super::kind::{LaneClass, LaneKind};
 use super::meta::Meta;
 use super::queue::Queues;
+use super::share;
 use super::slots::InSlot;
 use super::turn::{Admitted, Visit};
 use super::word::Owes;
@@ -267,7 +268,8 @@ where
     if shared.measures
         && let Some((inside, _)) = shared.slots.read(slot)
     {
-        meta.actor.cost.fetch_add(shared.now().saturating_sub(inside.started), Ordering::Relaxed);
+        let took = shared.now().saturating_sub(inside.started);
+        meta.actor.cost.fetch_add(share::cost(shared.config.quantum, took), Ordering::Relaxed);
     }
     shared.slots.end(slot, Some(meta.class()));
     let alone = job::is_alone(job);

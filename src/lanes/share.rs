@@ -4,11 +4,23 @@
 #![forbid(unsafe_code)]
 
 use super::actor::{Actor, Inside};
+use super::executor::nanos;
 use super::kind::Quantum;
 use crate::sync::stat::Ordering;
 
 /// How many times its share an actor may be in debt.
 const DEBT_SHARES: i64 = 10_000;
+
+/// A job costs such a part of a quantum of time at least: where the clock stands still a flood would keep its turn for ever.
+const JOBS_MAX: u64 = 1_000;
+
+/// What a job that took so many nanoseconds costs of a quantum of time; where jobs are counted, they cost at their admission.
+pub(super) fn cost(quantum: Quantum, took: u64) -> u64 {
+    match quantum {
+        Quantum::Jobs(_) => 0,
+        Quantum::Time(time) => took.max(nanos(time) / JOBS_MAX).max(1),
+    }
+}
 
 impl<K, C> Actor<K, C> {
     /// What an admission costs at once.
