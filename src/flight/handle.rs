@@ -193,6 +193,22 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         self.wait_for(None, Helping::Anyone).unwrap_or_else(|| unreachable!("a wait without limit does not time out"))
     }
 
+    /// As [`wait`](Self::wait), for who keeps the handle. Also whether the result is here still: if its flight keeps one for all who
+    /// wait, this is a copy of that.
+    pub(crate) fn wait_in_place(&mut self) -> (Result<T, E>, bool) {
+        if !self.is_resolved()
+            && let Waited::GivenUp(interrupt) = self.wait_here(None, Helping::Workers)
+        {
+            return (Err(interrupt.into()), false);
+        }
+        match &self.state {
+            State::First(flight) if flight.first().told() == Some(Told::Over) => {
+                (flight.outcome().expect("it is over, says who was told"), true)
+            }
+            _ => (self.taken().expect("a wait without limit does not time out"), false),
+        }
+    }
+
     /// Waits until the result is there, at most for `limit`. `None` if it was not: the handle is as good as before.
     ///
     /// A worker that waits may run the awaited work, and does not come back before that is over. On a runtime without threads

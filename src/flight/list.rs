@@ -323,6 +323,7 @@ struct SendPtr<N>(*mut N);
 unsafe impl<N: Linked> Send for SendPtr<N> {}
 
 impl<N: Linked> Drop for SealableList<N> {
+    #[inline]
     fn drop(&mut self) {
         // ordering: nobody shares the list any more. Under loom, which knows nothing of that, the load would be any old one.
         let head = if cfg!(shardrun_loom) { sealed() } else { self.head.load(Ordering::Relaxed) };

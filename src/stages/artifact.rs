@@ -7,7 +7,7 @@ use super::profiles::{self, Listed, Named, Place};
 use super::revision::{Revision, StageFlight};
 use crate::flight::{First, Flight};
 use crate::runtime::Priority;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence, fence_behind_exchange};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, Weak, mutant};
 use smallvec::SmallVec;
@@ -87,6 +87,15 @@ pub(crate) fn known_or_done() {
     // ordering: store-load; its two callers pair with each other. If the wish passes first, the completion finds its cell; else
     // the wish finds Analysis done.
     fence(Ordering::SeqCst);
+}
+
+/// The same for who has finished the Analysis by an exchange, behind which it comes here.
+pub(crate) fn done_behind_exchange() {
+    if mutant("known.no_fence") {
+        return;
+    }
+    // ordering: as above, the exchange being what it keeps ahead of the look.
+    fence_behind_exchange();
 }
 
 impl<H: Host> Artifacts<H> {

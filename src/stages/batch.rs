@@ -9,7 +9,7 @@ use super::request::{StageHandle, StageValue};
 use super::run::After;
 use super::slot::{Kind, Slot};
 use super::ticket;
-use crate::flight::Killed;
+use crate::flight::{Handle, Killed};
 use crate::runtime::Job;
 use crate::sync::Arc;
 use smallvec::SmallVec;
@@ -17,7 +17,6 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// The members of a batch that ask for one stage at one priority.
 struct Members<H: Host> {
@@ -116,7 +115,7 @@ impl<H: Host> BatchHandle<H> {
     }
 
     /// Waits for every member and gives the results in the order of the requests, whatever the order in which they ended; may be
-    /// asked again. Waiting is as with [`Handle::wait`](crate::Handle::wait), one member after the other.
+    /// asked again, and so this keeps them. Waiting is as with [`Handle::wait`](crate::Handle::wait), one member after the other.
     pub fn wait(&mut self) -> Vec<StageResult<H>> {
         self.members.iter_mut().map(Member::wait).collect()
     }
@@ -144,20 +143,35 @@ impl<H: Host> BatchHandle<H> {
     }
 }
 
+/// As [`Handle::wait_in_place`].
+fn wait_in_place<H: Host>(handle: &mut StageHandle<H>) -> (StageResult<H>, bool) {
+    match handle {
+        StageHandle::Source(handle) => in_place(handle, StageValue::Source),
+        StageHandle::Analysis(handle) => in_place(handle, StageValue::Analysis),
+        StageHandle::Artifact(handle) => in_place(handle, StageValue::Artifact),
+    }
+}
+
+fn in_place<T: Send + 'static, H: Host>(
+    handle: &mut Handle<T, StageError<H>>,
+    value: impl FnOnce(T) -> StageValue<H>,
+) -> (StageResult<H>, bool) {
+    let (result, is_here) = handle.wait_in_place();
+    (result.map(value), is_here)
+}
+
 impl<H: Host> Member<H> {
     fn wait(&mut self) -> StageResult<H> {
-        if let Self::Waiting(handle) = self {
-            let result = loop {
-                if let Some(result) = handle.wait_timeout(Duration::MAX) {
-                    break result;
-                }
-            };
-            *self = Self::Answered(handle.stage(), result);
-        }
-        match self {
-            Self::Answered(_, result) => result.clone(),
-            Self::Waiting(_) => unreachable!("it was answered above"),
-        }
+        let (stage, result) = match self {
+            Self::Answered(_, result) => return result.clone(),
+            Self::Waiting(handle) => match wait_in_place(handle) {
+                // It may be asked again.
+                (result, true) => return result,
+                (result, false) => (handle.stage(), result),
+            },
+        };
+        *self = Self::Answered(stage, result.clone());
+        result
     }
 
     fn into_result(self) -> StageResult<H> {

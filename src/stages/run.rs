@@ -5,7 +5,7 @@
 //! second writer. After the seal: admit what was waiting for it, tell the waiters, oldest first, and take the next.
 #![forbid(unsafe_code)]
 
-use super::artifact::{ArtifactFlight, Ready, known_or_done};
+use super::artifact::{ArtifactFlight, Ready, done_behind_exchange};
 use super::claim::{Claim, claim, hold};
 use super::edges::{self, Dispatch};
 use super::error::{FailureCause, StageError, StageFailure};
@@ -138,7 +138,7 @@ fn make_analysis<H: Host>(
         tell_sealed(slot, (revision, Stage::Analysis), &revision.analysis, &revision.origins.analysis);
         return;
     }
-    known_or_done();
+    done_behind_exchange();
     let mut kinds =
         if edges::is_open(slot, revision) { admit_artifacts(revision, &epoch::pin()) } else { Kinds::new() };
     let next = kinds.pop();

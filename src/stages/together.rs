@@ -14,7 +14,6 @@ use super::scheduler::Core;
 use super::submit::{Sought, Stop, Submission, needed};
 use crate::flight::{Contained, catch};
 use crate::sync::{Arc, epoch};
-use std::collections::HashMap;
 
 /// Files that are looked for under one pin.
 const PINNED: usize = 16;
@@ -47,9 +46,44 @@ struct Edits<'a, H: Host> {
     files: Vec<Named>,
 }
 
+/// Numbers of addresses in the order in which they come, in open places of which half at least stay free.
+struct Numbers {
+    /// One more than the number; 0 where there is none.
+    places: Vec<usize>,
+    next: usize,
+}
+
+impl Numbers {
+    /// For so many addresses at most.
+    fn of(count: usize) -> Self {
+        Self { places: vec![0; (2 * count).next_power_of_two()], next: 0 }
+    }
+
+    /// The number of `address`: that of which `is_its` says yes, or the next.
+    fn number(&mut self, address: usize, is_its: impl Fn(usize) -> bool) -> usize {
+        // The upper bits of a product depend on all bits of the address.
+        const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;
+        let mut at = ((address as u64).wrapping_mul(SPREAD) >> 32) as usize;
+        loop {
+            at &= self.places.len() - 1;
+            match self.places[at] {
+                0 => {
+                    self.next += 1;
+                    self.places[at] = self.next;
+                    return self.next - 1;
+                }
+                number if is_its(number - 1) => return number - 1,
+                _ => at += 1,
+            }
+        }
+    }
+}
+
 /// A file that a batch names.
 #[derive(Default)]
 struct Named {
+    /// Where its slot lies.
+    address: usize,
     /// The last member that moves it on: that brings a text, if any does.
     newest: Option<usize>,
     has_text: bool,
@@ -89,13 +123,14 @@ impl<'a, H: Host> Edits<'a, H> {
     /// Numbers the files that the members name.
     fn number(&mut self, slots: &[Found<H>], wanted: &mut [Wanted<H>]) {
         self.files.reserve(slots.len());
-        let mut numbers = HashMap::with_capacity_and_hasher(slots.len(), ahash::RandomState::default());
+        let mut numbers = Numbers::of(slots.len());
         for (at, (slot, wanted)) in slots.iter().zip(wanted).enumerate() {
             let Ok(slot) = slot else { continue };
-            wanted.file = *numbers.entry(Arc::as_ptr(slot)).or_insert(self.files.len());
+            let address = Arc::as_ptr(slot).addr();
+            wanted.file = numbers.number(address, |file| self.files[file].address == address);
             match self.files.get_mut(wanted.file) {
                 Some(named) => named.often = true,
-                None => self.files.push(Named::default()),
+                None => self.files.push(Named { address, ..Named::default() }),
             }
             let named = &mut self.files[wanted.file];
             if wanted.text.is_some() {
