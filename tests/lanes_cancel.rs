@@ -304,6 +304,23 @@ fn maintenance_has_tickets_too_and_hears_that_a_writer_waits() {
 }
 
 #[test]
+fn a_queued_install_is_cancelled_with_all_that_is_queued() {
+    let bench = Bench::new((4, 2, 3, 1));
+    let read = bench.read(0, "read");
+    let installed = Arc::new(AtomicBool::new(false));
+    let sets = installed.clone();
+    let heavy = bench.lanes.heavy(|_| 1, move |_, _| sets.store(true, Ordering::Relaxed));
+    let build = bench.lanes.submit(&0, heavy.maintenance());
+    bench.settle();
+    assert_eq!(build.ticket().unwrap().status(), JobStatus::Queued, "it is built, and waits for the reader");
+    assert_eq!(bench.lanes.cancel_queued_maintenance(&0), 1);
+    assert_eq!(bench.lanes.cancel_queued_maintenance(&0), 0);
+    bench.open(&[&read]);
+    assert_eq!(bench.refused(build), LaneError::Cancelled);
+    assert!(!installed.load(Ordering::Relaxed));
+}
+
+#[test]
 fn a_cancelled_build_is_not_installed() {
     let bench = Bench::new((4, 2, 3, 1));
     let ran = Arc::new(AtomicBool::new(false));

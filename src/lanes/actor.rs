@@ -4,7 +4,7 @@
 use super::answer::LaneError;
 use super::awaited::InSlotOf;
 use super::barrier;
-use super::cancel::{self, CancelOutcome};
+use super::cancel;
 use super::cell::JobPhase;
 use super::executor::Shared;
 use super::first::First;
@@ -383,11 +383,7 @@ where
             seen = self.word.refresh();
         }
         // One that has begun since goes on; one that was only admitted since never begins.
-        let cancelled = |job: &JobRef<K, C>| {
-            let outcome = cancel::cancel_before_start(&**job);
-            matches!(outcome, CancelOutcome::QueuedRemoved | CancelOutcome::DispatchedCancelled)
-        };
-        jobs.iter().filter(|job| cancelled(job)).count()
+        jobs.iter().filter(|job| cancel::cancel_queued(&***job)).count()
     }
 
     fn refuse_all(&self, jobs: Vec<JobRef<K, C>>) {

@@ -281,6 +281,17 @@ where
     }
 }
 
+/// Cancels `job` unless it runs; also an install that is queued. True if it will not run.
+pub(super) fn cancel_queued<K, C>(job: &dyn Queued<K, C>) -> bool
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    let Some(found) = job.meta().state.cancel_queued() else { return false };
+    follow_up(job, found);
+    matches!(found, Cancelled::TakenOut | Cancelled::InstallTakenOut | Cancelled::BeforeStart)
+}
+
 fn follow_up<K, C>(job: &dyn Queued<K, C>, found: Cancelled) -> CancelOutcome
 where
     K: Send + Sync + 'static,

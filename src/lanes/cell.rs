@@ -9,6 +9,7 @@
 //! | `seal` | Started → Sealed | the job itself, past its point of no return | a cancel: false, for ever |
 //! | `requeue` | Started or Sealed → Queued | who ran a heavy build: its install is queued | a cancel: the install never runs |
 //! | `cancel` | Queued or Claimed → Cancelled; Started: signalled | whoever holds the ticket | see [`Cancelled`] |
+//! | `cancel_queued` | as `cancel`, but not of Started | who cancels all that is queued | as above; it runs: nothing is changed |
 //! | `take_out` | Queued → Cancelled | close, deadline | somebody runs it, or has taken it out |
 //! | `follow` | Queued → Following | who has the turn, before it hangs the job on an equal one that is queued | it was taken out |
 //! | `unfollow` | Following → Queued | the same, who found that the equal one is over | a cancel: the room is still its own to give back |
@@ -198,7 +199,22 @@ impl JobState {
 
     /// Asks it to end.
     pub(crate) fn cancel(&self) -> Cancelled {
+        self.update(Self::cancelled)
+    }
+
+    /// As [`cancel`](Self::cancel), unless it runs or is over: then nothing is changed, and `None` is returned.
+    pub(crate) fn cancel_queued(&self) -> Option<Cancelled> {
         self.update(|word| match word & STATE {
+            QUEUED | CLAIMED | FOLLOWING => {
+                Self::cancelled(word).map(|(next, found)| (next, Some(found))).map_err(Some)
+            }
+            _ => Err(None),
+        })
+    }
+
+    /// What a cancel makes of a word.
+    fn cancelled(word: u32) -> Result<(u32, Cancelled), Cancelled> {
+        match word & STATE {
             QUEUED if word & COMMITTED != 0 => Err(Cancelled::TooLate),
             QUEUED if word & RAN != 0 => {
                 Ok(((Self::go(word, CANCELLED) | SIGNALLED) & !RAN, Cancelled::InstallTakenOut))
@@ -212,7 +228,7 @@ impl JobState {
             FOLLOWING => Ok((Self::go(word, CANCELLED) | SIGNALLED, Cancelled::LetGo)),
             FINISHED if word & SIGNALLED == 0 => Err(Cancelled::Finished),
             _ => Err(Cancelled::Already),
-        })
+        }
     }
 
     /// As [`cancel`](Self::cancel), but only if its body has not begun: else nothing is changed, and `None` is returned.

@@ -37,6 +37,11 @@ macro_rules! counted {
             }
 
             #[inline(always)]
+            pub(crate) fn into_inner(self) -> $value {
+                self.0.into_inner()
+            }
+
+            #[inline(always)]
             pub(crate) fn load(&self, order: Ordering) -> $value {
                 self.0.load(order)
             }
