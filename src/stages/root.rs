@@ -102,32 +102,21 @@ fn capture<H: Host>(core: &Core<H>, unseen: &mut Vec<Retained<H>>) -> Captured<H
 impl<H: Host> SourceRoot<H> {
     /// What the root shows of `file`. A file whose name panics when it is hashed or compared is unknown.
     pub fn lookup(&self, file: &H::File) -> SourceLookup<H> {
-        self.shown(file, |shown| match shown {
-            Shown::Nothing => SourceLookup::Unknown,
-            Shown::Gone => SourceLookup::Absent,
-            Shown::Source(source, version) => SourceLookup::Present(source.clone(), version),
-        })
-    }
-
-    fn shown<R>(&self, file: &H::File, f: impl FnOnce(Shown<'_, H>) -> R) -> R {
-        let mut f = Some(f);
+        let Some((_, at)) = self.lease else { return SourceLookup::Unknown };
         let (core, clock) = (&*self.core, &self.core.shared.clock);
-        let answer = self.lease.and_then(|(_, at)| {
-            let pinned = epoch::pin();
-            let look = || {
-                let hash = core.stripes.hash_here(file);
-                self.world.table.look_back(hash, file, &pinned, |slot| {
-                    let seen = slot.versions.seen_at(at, clock, &pinned)?;
-                    match seen.shown(at, clock) {
-                        Shown::Nothing => None,
-                        shown => f.take().map(|f| f(shown)),
-                    }
-                })
-            };
-            // Hashing and comparing is the host's code.
-            catch(look).ok().flatten()
-        });
-        answer.unwrap_or_else(|| f.take().expect("it was called for an answer alone")(Shown::Nothing))
+        let pinned = epoch::pin();
+        let look = || {
+            let hash = core.stripes.hash_here(file);
+            self.world.table.look_back(hash, file, &pinned, |slot| {
+                match slot.versions.seen_at(at, clock, &pinned)?.shown(at, clock) {
+                    Shown::Nothing => None,
+                    Shown::Gone => Some(SourceLookup::Absent),
+                    Shown::Source(source, version) => Some(SourceLookup::Present(source.clone(), version)),
+                }
+            })
+        };
+        // Hashing and comparing is the host's code.
+        catch(look).ok().flatten().unwrap_or(SourceLookup::Unknown)
     }
 
     /// Up to which moment the root sees: of two roots the later one is greater. Every transition that the root shows, a batch, an
