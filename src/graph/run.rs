@@ -208,6 +208,10 @@ pub struct RunHandle<X: Send + Sync + 'static = ()> {
 impl<X: Send + Sync + 'static> RunHandle<X> {
     /// Waits until every task has its outcome.
     ///
+    /// A thread that waits inside a job runs none of the tasks itself; a spare takes its place meanwhile. So runs inside the tasks of
+    /// runs need a spare for each level ([`max_spares`](crate::RuntimeBuilder::max_spares)), where not enough other threads are free
+    /// to run the tasks; on a runtime without threads such a wait is refused. A [`Dag`](crate::Dag) is not bound to that.
+    ///
     /// # Errors
     /// If waiting here could never end. The run is then detached, and goes on.
     pub fn wait(self) -> Result<RunReport<X>, RunError> {
