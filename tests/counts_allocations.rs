@@ -9,7 +9,8 @@ mod plain_host;
 use host::Memory;
 use plain_host::Plain;
 use shardrun::{
-    CountedRun, Dependencies, Driver, Host, Moved, Plan, Pool, Removed, Request, Runtime, StageCx, Stages, TaskId,
+    Admission, CountedRun, Dag, DagNode, Dags, Dependencies, Driver, Host, Moved, Plan, Pool, Removed, Request,
+    Runtime, StageCx, Stages, TaskId, TaskKind, WorkAmounts, WorkBudget,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -248,6 +249,56 @@ fn a_task_of_a_counted_run_allocates_nothing() {
     let (of_few, of_many) = (of(&few), of(&many));
     // A run's slices stand in the driver's queue, which grows by blocks.
     assert!(of_many <= of_few + 2, "{of_few} allocations for 1,000 tasks, {of_many} for 20,000");
+}
+
+/// A graph of computations, in layers as above.
+fn computations(nodes: usize) -> Dag {
+    let mut dag = Dag::builder();
+    for node in 0..nodes {
+        let mut entry = dag.node(TaskKind::CacheNode, move |_| _ = black_box(node));
+        if let Some(before) = (node / 100).checked_sub(1).map(|layer| layer * 100) {
+            for step in [0, 1, 7] {
+                entry = entry.after(DagNode::nth((before + (node + step) % 100) as u32));
+            }
+        }
+    }
+    dag.build().expect("the graph has no fault")
+}
+
+#[test]
+fn a_node_of_a_graph_of_computations_allocates_nothing_when_it_runs() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let dags = Dags::new(&runtime);
+    let of = |nodes| {
+        let dag = computations(nodes);
+        allocations(|| {
+            let mut handle = dags.submit_dag(dag).expect("there is no budget");
+            runtime.drive_all();
+            assert!(handle.try_get().expect("it is over").expect("nobody ends it").is_success());
+        })
+    };
+    of(1_000);
+    let (of_few, of_many) = (of(1_000), of(20_000));
+    // Tickets stand in the driver's queue, which grows by blocks, and the first layer is a list.
+    assert!(of_many <= of_few + 350, "{of_few} allocations for 1,000 nodes, {of_many} for 20,000");
+}
+
+#[test]
+fn a_graph_that_a_spent_budget_declines_allocates_the_same_whatever_its_size() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().expect("the runtime starts");
+    let amounts = WorkAmounts { nodes: 20_000, edges: 60_000, cpu: 20_000, io: 1 };
+    let budget = WorkBudget::for_runtime(amounts, &runtime).expect("it is a budget of something");
+    let dags = Dags::new(&runtime).budget(budget);
+    let mut all = dags.submit_dag(computations(20_000)).expect("there is room");
+    for nodes in [1, 1_000, 20_000] {
+        let dag = computations(nodes);
+        let mut declined = None;
+        let count = allocations(|| declined = Some(dags.try_submit_dag(dag).expect("it is not too large")));
+        assert!(matches!(declined, Some(Admission::Backpressured(_))));
+        assert!(count <= 1, "{count} allocations for {nodes} nodes");
+    }
+    runtime.drive_all();
+    assert!(all.try_get().is_some());
 }
 
 #[test]

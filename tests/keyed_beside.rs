@@ -2,8 +2,8 @@
 //! It does not know what the stages and the builders compute.
 
 use shardrun::{
-    Admission, Budget, Cache, CacheError, Caches, Driver, Host, Pool, Request, Retain, Runtime, StageCx, StageError,
-    Stages,
+    Admission, Budget, Cache, CacheError, Caches, Dag, Driver, Host, Pool, Request, Retain, Runtime, StageCx,
+    StageError, Stages, TaskKind, WorkAmounts, WorkBudget,
 };
 use std::convert::Infallible;
 use std::io;
@@ -50,6 +50,34 @@ fn beside(runtime: &Runtime, budget: &Budget) -> (Stages<Cached>, Cache<u64, Str
     let cache = stages.caches().build().fallible(1, Retain::none()).expect("nobody has opened it with other types");
     stages.host().0.set(cache.clone()).expect("it is set once");
     (stages, cache)
+}
+
+#[test]
+fn a_scheduler_and_the_graphs_beside_it_share_one_budget() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let budget = Budget::for_runtime(3, &runtime);
+    let (stages, cache) = beside(&runtime, &budget);
+    let amounts = WorkAmounts { nodes: 3, edges: 3, cpu: 3, io: 3 };
+    let room = WorkBudget::for_runtime(amounts, &runtime).unwrap().nodes_from(budget.clone()).unwrap();
+    let dags = stages.dags().budget(room.clone());
+    let pair = || {
+        let (asks, mut dag) = (stages.clone(), Dag::builder());
+        let first = dag.keyed(TaskKind::CacheNode, cache.node(7, |_| Ok("by the graph".to_owned()))).id();
+        // It waits for a stage that waits for the same cache.
+        let second = dag.node(TaskKind::Analysis, move |_| asks.submit_request(Request::source(7)).wait().map(drop));
+        second.after(first);
+        dag.build().unwrap()
+    };
+    let request = stages.submit_request(Request::source(1));
+    let graph = dags.submit_dag(pair()).unwrap();
+    assert_eq!((budget.in_use(), room.available().nodes), (3, 0));
+    let Admission::Backpressured(declined) = dags.try_submit_dag(pair()).unwrap() else { panic!("it is spent") };
+    assert_eq!((declined.refused.requested.nodes, declined.refused.available.nodes), (2, 0));
+    assert!(matches!(stages.try_submit_request(Request::source(2)), Admission::Backpressured(_)));
+    assert!(graph.wait().unwrap().is_success() && request.wait().is_ok());
+    assert_eq!(*stages.submit_request(Request::source(7)).wait().unwrap(), "cached 7");
+    runtime.drive_all();
+    assert_eq!((budget.in_use(), room.available()), (0, amounts));
 }
 
 #[test]

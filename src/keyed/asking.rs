@@ -107,14 +107,35 @@ impl<'a, M: Memo> Asking<'a, M> {
         builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
     ) -> Result<(Handled<M>, Asked), (Lack, Waits<M>)> {
         let CacheRequest { key, view, wish, limits } = request;
+        match Self::first_look(core, view, &key) {
+            Ok(hash) => {
+                let open = Open { key: Key::Bare(key), hash, view, wish, work: Box::new(builder) };
+                Self::ask_open(core, unit, open, limits)
+            }
+            Err(answer) => {
+                drop_contained((key, builder));
+                Ok((Handle::ready(answer), Asked::Answered))
+            }
+        }
+    }
+
+    #[inline(never)]
+    #[expect(clippy::result_large_err, reason = "as above")]
+    fn ask_open(
+        core: &'a Arc<Core<M>>,
+        unit: Unit,
+        open: Open<M>,
+        limits: Limits,
+    ) -> Result<(Handled<M>, Asked), (Lack, Waits<M>)> {
+        if let Some(why) = limits.over(&core.shared.spawner) {
+            drop_contained(open);
+            return Ok((Handle::ready(Err(why.into())), Asked::Answered));
+        }
         let mut asking = Self::new(core, unit, limits);
-        let opened = asking.open(key, view, wish, builder);
-        let (begun, asked) = match opened.map(|open| asking.begin(open)) {
-            Ok(Ok(begun)) => begun,
-            Ok(Err((lack, open))) => return Err((lack, Waits::new(core, open, asking.limits))),
-            Err(answer) => (Begun::Answer(answer, Disposition::Cacheable), Asked::Answered),
-        };
-        Ok((begun.handle(asking.limits), asked))
+        match asking.begin(open) {
+            Ok((begun, asked)) => Ok((begun.handle(asking.limits), asked)),
+            Err((lack, open)) => Err((lack, Waits::new(core, open, asking.limits))),
+        }
     }
 
     /// The same for who needs no handle, nor a unit.
@@ -124,39 +145,34 @@ impl<'a, M: Memo> Asking<'a, M> {
         (view, wish): (KeyedView, Wish),
         builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
     ) -> Begun<M> {
-        let mut asking = Self::new(core, Unit::Free, Limits::default());
-        match asking.open(key, view, wish, builder).map(|open| asking.begin(open)) {
-            Ok(Ok((begun, _))) => begun,
-            Ok(Err((lack, open))) => {
+        let hash = match Self::first_look(core, view, &key) {
+            Ok(hash) => hash,
+            Err(answer) => {
+                drop_contained((key, builder));
+                return Begun::Answer(answer, Disposition::Cacheable);
+            }
+        };
+        let open = Open { key: Key::Bare(key), hash, view, wish, work: Box::new(builder) };
+        match Self::new(core, Unit::Free, Limits::default()).begin(open) {
+            Ok((begun, _)) => begun,
+            Err((lack, open)) => {
                 drop_contained(open);
                 Begun::Answer(Err(lack.why().into()), Disposition::Failed)
             }
-            Err(answer) => Begun::Answer(answer, Disposition::Cacheable),
         }
     }
 
-    /// A request that is not to be answered by what is kept.
-    fn open(
-        &self,
-        key: M::Key,
-        view: KeyedView,
-        wish: Wish,
-        builder: impl FnOnce(&BuildCx<'_, M::Key>) -> Result<M::Value, M::Error> + Send + 'static,
-    ) -> Result<Open<M>, Answer<M>> {
+    /// The hash of an identity, or the answer: its value if that is kept, or that the host's code panicked.
+    fn first_look(core: &Core<M>, view: KeyedView, key: &M::Key) -> Result<u64, Answer<M>> {
         let look = || {
-            let hash = self.core.hash(view, &key);
-            (hash, self.kept(view, &key, hash))
+            let hash = core.hash(view, key);
+            (hash, Self::kept(core, view, key, hash))
         };
-        let answer = match catch(look) {
-            Ok((hash, None)) => match self.limits.over(&self.core.shared.spawner) {
-                None => return Ok(Open { key: Key::Bare(key), hash, view, wish, work: Box::new(builder) }),
-                Some(why) => Err(why.into()),
-            },
-            Ok((_, Some(value))) => Ok(value),
-            Err(report) => Err(CacheError::Panicked(report)),
-        };
-        drop_contained((key, builder));
-        Err(answer)
+        match catch(look) {
+            Ok((hash, None)) => Ok(hash),
+            Ok((_, Some(value))) => Err(Ok(value)),
+            Err(report) => Err(Err(CacheError::Panicked(report))),
+        }
     }
 
     /// The answer of a request whose key and builder are not needed.
@@ -166,18 +182,18 @@ impl<'a, M: Memo> Asking<'a, M> {
     }
 
     /// The kept value, which nearly every request of a warm cache finds. Compares keys under the guard, as a borrowed read does.
-    fn kept(&self, view: KeyedView, key: &M::Key, hash: u64) -> Option<Arc<M::Value>> {
-        let guard = self.core.table.guard();
-        let found = self.core.table.find(hash, |node| node.view == view && node.key() == key, &guard)?;
+    fn kept(core: &Core<M>, view: KeyedView, key: &M::Key, hash: u64) -> Option<Arc<M::Value>> {
+        let guard = core.table.guard();
+        let found = core.table.find(hash, |node| node.view == view && node.key() == key, &guard)?;
         let Entry::Kept(node) = found else { return None };
         let value = node.value()?.clone();
-        self.hit(node);
+        Self::hit(core, node);
         Some(value)
     }
 
-    fn hit(&self, node: &Node<M>) {
+    fn hit(core: &Core<M>, node: &Node<M>) {
         node.mark.used();
-        self.core.shared.tallies.one(Tally::Hit);
+        core.shared.tallies.one(Tally::Hit);
     }
 
     /// Joins, begins, or finds that it lacks a unit; then the request is given back.
@@ -223,7 +239,7 @@ impl<'a, M: Memo> Asking<'a, M> {
     fn join(&self, entry: &Entry<M>, wish: &Wish) -> Found<M> {
         let build = match entry {
             Entry::Kept(node) => {
-                self.hit(node);
+                Self::hit(self.core, node);
                 return node
                     .value()
                     .map_or(Found::Nothing, |value| Found::Answer(Ok(value.clone()), Disposition::Cacheable));

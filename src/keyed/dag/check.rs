@@ -20,6 +20,13 @@ impl Edges {
         &self.links[self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize]
     }
 
+    /// The same, if it is one of the nodes.
+    #[inline]
+    pub(crate) fn get(&self, node: u32) -> Option<&[Link]> {
+        let ends = self.starts.get(node as usize..node as usize + 2)?;
+        Some(&self.links[ends[0] as usize..ends[1] as usize])
+    }
+
     /// The nodes that lead to each node.
     pub(crate) fn reversed(&self) -> Vec<Vec<u32>> {
         let nodes = self.starts.len().saturating_sub(1);

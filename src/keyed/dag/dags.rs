@@ -54,7 +54,11 @@ impl Dags {
     /// Graphs whose nodes run on `runtime`, as many as come.
     #[must_use]
     pub fn new(runtime: &Runtime) -> Self {
-        Self { spawner: runtime.spawner().clone(), budget: None, hook: None }
+        Self::of(runtime.spawner().clone())
+    }
+
+    pub(crate) fn of(spawner: Spawner) -> Self {
+        Self { spawner, budget: None, hook: None }
     }
 
     /// Bounds what may be admitted and not over. A graph holds what it asks for from its admission until its last node is over, however

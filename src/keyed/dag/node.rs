@@ -3,6 +3,7 @@
 
 use super::super::kind::{Disposition, TaskKind};
 use super::super::semaphore;
+use super::body::Body;
 use super::builder::{Job, NONE};
 use super::error::DagFailure;
 use super::joined::{Joined, Turn};
@@ -224,6 +225,22 @@ impl<'a> Held<'a> {
         }
     }
 
+    /// Its job, once, if that is a call.
+    #[inline]
+    pub(crate) fn take_call(&mut self) -> Option<Body> {
+        self.node.inside.with_mut(|inside| {
+            // SAFETY: as in `take_job`.
+            let inside = unsafe { &mut *inside };
+            if !matches!(inside, Inside::Job(Job::Call(_))) {
+                return None;
+            }
+            match std::mem::replace(inside, Inside::Nothing) {
+                Inside::Job(Job::Call(body)) => Some(body),
+                _ => None,
+            }
+        })
+    }
+
     /// Leaves it to whoever gets the one turn at it that there is.
     pub(super) fn put_down(self) {}
 
@@ -256,6 +273,8 @@ impl Drop for Node {
             // SAFETY: nobody else has it any more.
             std::mem::replace(unsafe { &mut *inside }, Inside::Nothing)
         });
-        drop_contained(inside);
+        if !matches!(inside, Inside::Nothing) {
+            drop_contained(inside);
+        }
     }
 }

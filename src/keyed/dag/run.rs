@@ -157,6 +157,12 @@ impl Run {
         First::begin(self);
     }
 
+    /// The edges that a node came with.
+    #[inline]
+    pub(super) fn first_links(&self, node: u32) -> &[Link] {
+        self.edges.get(node).unwrap_or_else(|| self.at(node).1)
+    }
+
     /// A node and the edges that it came with.
     #[inline]
     pub(super) fn at(&self, node: u32) -> (&Node, &[Link]) {

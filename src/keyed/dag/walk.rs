@@ -6,7 +6,7 @@ use super::super::joint::{Ended, Joint};
 use super::super::kind::Disposition;
 use super::super::semaphore::CpuPermit;
 use super::body::Body;
-use super::builder::Job;
+use super::builder::{Job, NONE};
 use super::cx::DagCx;
 use super::error::DagFailure;
 use super::ids::{DagGate, DagNode, Link};
@@ -15,19 +15,21 @@ use super::limited;
 use super::links::More;
 use super::node::{Held, Node, Ready};
 use super::run::Run;
-use super::word::Seen;
+use super::word::{Mark, Seen};
 use crate::admission::ContextScope;
 use crate::flight::{FlightRef, catch, enter, nudge};
 use crate::runtime::{Place, yields};
 
 /// Nodes that a thread runs before it lets the runtime's other work have its turn.
-const TURN: u32 = 8;
+const TURN: u32 = 16;
 
 /// A thread's way through a run.
 pub(super) struct Walk<'a> {
     run: &'a Run,
-    /// Where it runs; none if it is no place to run nodes at.
-    place: Option<Place>,
+    /// Where it runs; its turn is over from the start if it is no place to run nodes at.
+    place: Place,
+    /// Of the words of nodes that may run there.
+    mark: Mark,
     /// Of what it made ready, the node that it runs next.
     next: Option<(u32, Ready<'a>)>,
     /// What it made ready and what is not to run.
@@ -41,17 +43,26 @@ pub(super) struct Walk<'a> {
 impl<'a> Walk<'a> {
     fn new(run: &'a Run, place: Place) -> Self {
         let turn = if run.spawner.is_driven() { 1 } else { TURN };
-        Self { run, place: Some(place), next: None, doomed: Vec::new(), done: 0, ran: 0, turn }
+        Self { run, place, mark: Mark::of(place.priority), next: None, doomed: Vec::new(), done: 0, ran: 0, turn }
     }
 
     /// Of a thread that runs no nodes.
     pub(super) fn elsewhere(run: &'a Run) -> Self {
-        Self { run, place: None, next: None, doomed: Vec::new(), done: 0, ran: 0, turn: 0 }
+        Self {
+            run,
+            place: Place::default(),
+            mark: Mark::none(),
+            next: None,
+            doomed: Vec::new(),
+            done: 0,
+            ran: 0,
+            turn: 0,
+        }
     }
 
     /// Whether the thread has run enough, or something else waits for it.
     pub(super) fn is_over(&self) -> bool {
-        self.ran >= self.turn || self.place.is_none_or(yields)
+        self.ran >= self.turn || yields(self.place)
     }
 
     /// Lets a thread work at the run, as one that is inside a job of it, and tells then of the nodes that are over.
@@ -64,60 +75,97 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs a node, or ends it if it is not to run, and goes on with what that makes ready, as long as it is the thread's turn.
-    pub(super) fn go(&mut self, node: u32, held: Held<'a>) {
-        self.one(node, held);
-        self.go_next();
-    }
-
-    fn go_next(&mut self) {
-        while let Some((node, ready)) = self.next.take() {
+    pub(super) fn go(&mut self, mut node: u32, mut held: Held<'a>) {
+        loop {
+            self.one(node, held);
+            let Some((next, ready)) = self.next.take() else { return };
             if self.is_over() {
-                let place = Place { pool: ready.node().kind.pool(), priority: ready.seen.priority() };
-                return self.run.push(node, Place { priority: ready.queue(), ..place }, true);
+                return self.leave(next, ready);
             }
-            self.one(node, ready.start());
+            (node, held) = (next, ready.start());
         }
     }
 
+    fn go_next(&mut self) {
+        match self.next.take() {
+            None => {}
+            Some((node, ready)) if self.is_over() => self.leave(node, ready),
+            Some((node, ready)) => self.go(node, ready.start()),
+        }
+    }
+
+    /// Leaves a node that it would have run next to the runtime.
+    #[cold]
+    fn leave(&self, node: u32, ready: Ready<'a>) {
+        let place = Place { pool: ready.node().kind.pool(), priority: ready.seen.priority() };
+        self.run.push(node, Place { priority: ready.queue(), ..place }, true);
+    }
+
+    #[inline(always)]
     fn one(&mut self, node: u32, mut held: Held<'a>) {
         // Whoever came here with a ticket may have been cancelled meanwhile.
         let runs = self.run.stopped().is_none() && held.seen.may_run(false);
-        let result = match if runs { held.take_job() } else { None } {
-            Some(Job::Call(job)) => match self.run.semaphore(node, held.node()) {
-                None => self.call(node, held.node(), job),
-                Some(semaphore) => match semaphore.take_here() {
-                    Some(permit) => self.call_with((node, held.node()), job, permit),
-                    None => {
-                        let place = place_of(held.node());
-                        held.put_job(Job::Call(job));
-                        held.put_down();
-                        return limited::wait(self.run.arc(), node, place, semaphore);
-                    }
-                },
-            },
-            Some(Job::Keyed(joint)) => {
-                let Some((back, result)) = self.join(node, held, joint) else { return };
+        let plain = runs && held.node().extra == NONE;
+        let result = match if plain { held.take_call() } else { None } {
+            Some(job) => self.call(node, job),
+            None => {
+                let Some((back, result)) = self.special(node, held, runs) else { return };
                 held = back;
                 result
             }
-            None => Err(self.run.failure(held.node())),
         };
         self.end(node, held, result);
-        self.end_doomed();
+        if !self.doomed.is_empty() {
+            self.end_doomed();
+        }
     }
 
-    fn call(&mut self, node: u32, here: &Node, job: Body) -> Ended {
+    /// As `one`, of a node of whose job something is said, that is a computation of a cache, or that is not to run. None if it waits
+    /// now without a thread.
+    #[inline(never)]
+    fn special(&mut self, node: u32, mut held: Held<'a>, runs: bool) -> Option<(Held<'a>, Ended)> {
+        let job = match if runs { held.take_job() } else { None } {
+            Some(Job::Keyed(joint)) => return self.join(node, held, joint),
+            Some(Job::Call(job)) => job,
+            None => {
+                let failure = self.run.failure(held.node());
+                return Some((held, Err(failure)));
+            }
+        };
+        let result = match self.run.semaphore(node, held.node()) {
+            None => self.call_in(node, held.node(), job),
+            Some(semaphore) => match semaphore.take_here() {
+                Some(permit) => self.call_with((node, held.node()), job, permit),
+                None => {
+                    let place = place_of(held.node());
+                    held.put_job(Job::Call(job));
+                    held.put_down();
+                    limited::wait(self.run.arc(), node, place, semaphore);
+                    return None;
+                }
+            },
+        };
+        Some((held, result))
+    }
+
+    #[inline(always)]
+    fn call(&mut self, node: u32, job: Body) -> Ended {
         self.ran += 1;
         let cx = DagCx::new(self.run, node);
-        // A thread that runs nodes has no context of its own.
-        let _context = self.run.context(node, here).map(|context| ContextScope::enter(Some(context)));
         catch(|| job.call(&cx)).unwrap_or_else(|report| Err(DagFailure::Panicked(report)))
     }
 
-    /// As `call`, with a permit that is given back before anybody hears of the end.
+    /// As `call`, on somebody's behalf.
+    fn call_in(&mut self, node: u32, here: &Node, job: Body) -> Ended {
+        // A thread that runs nodes has no context of its own.
+        let _context = self.run.context(node, here).map(|context| ContextScope::enter(Some(context)));
+        self.call(node, job)
+    }
+
+    /// As `call_in`, with a permit that is given back before anybody hears of the end.
     fn call_with(&mut self, (node, here): (u32, &Node), job: Body, permit: CpuPermit) -> Ended {
         let _holding = permit.hold();
-        self.call(node, here, job)
+        self.call_in(node, here, job)
     }
 
     /// Goes on with a node that has its permit now.
@@ -188,29 +236,43 @@ impl<'a> Walk<'a> {
     }
 
     /// A node is over: tells those that come after it.
-    fn end(&mut self, node: u32, held: Held<'a>, result: Result<Disposition, DagFailure>) {
-        let interrupted = result.as_ref().is_err_and(DagFailure::is_interrupted);
+    #[inline(always)]
+    fn end(&mut self, node: u32, held: Held<'a>, result: Ended) {
+        let (here, interrupted) = (held.node(), result.as_ref().is_err_and(DagFailure::is_interrupted));
         let seen = held.end(result);
-        if seen.is_settled() {
+        if seen.opens_all() {
+            self.open_all(node, here);
+        } else if seen.is_settled() {
             self.release(node, seen, interrupted);
+        }
+    }
+
+    /// A node has ended so that every edge behind it opens, whatever its gate.
+    #[inline(always)]
+    fn open_all(&mut self, id: u32, node: &'a Node) {
+        self.done += 1;
+        let run = self.run;
+        for link in run.first_links(id) {
+            let after = run.node(link.to());
+            if let Some(ready) = after.open() {
+                self.ready(link.to(), after, ready);
+            }
+        }
+        if node.has_cold().is_some() {
+            self.release_more(id, node, Disposition::Cacheable, false);
         }
     }
 
     fn release(&mut self, id: u32, seen: Seen, interrupted: bool) {
         let (disposition, cancelled) = (seen.disposition(), interrupted || seen.is_cancelled());
         self.done += 1;
-        let (node, links) = self.run.at(id);
-        let opens_all = disposition == Disposition::Cacheable && !cancelled;
-        for link in links {
-            if opens_all {
-                let after = self.run.node(link.to());
-                if let Some(ready) = after.open() {
-                    self.ready(link.to(), after, ready);
-                }
-            } else {
-                self.link(id, *link, disposition, cancelled);
-            }
-        }
+        self.run.first_links(id).iter().for_each(|link| self.link(id, *link, disposition, cancelled));
+        self.release_more(id, self.run.node(id), disposition, cancelled);
+    }
+
+    /// The edges behind it that were added while it ran.
+    #[cold]
+    fn release_more(&mut self, id: u32, node: &'a Node, disposition: Disposition, cancelled: bool) {
         if let Some(cold) = node.has_cold() {
             More::all(&cold.more).for_each(|link| self.link(id, link, disposition, cancelled));
         }
@@ -230,22 +292,23 @@ impl<'a> Walk<'a> {
     }
 
     /// A node is ready: it is run next here, or queued, or ended.
-    fn ready(&mut self, id: u32, node: &Node, ready: Ready<'a>) {
+    #[inline(always)]
+    fn ready(&mut self, id: u32, node: &'a Node, ready: Ready<'a>) {
+        // Whether the graph was stopped meanwhile is looked at before it is run.
+        if self.next.is_none() && ready.seen.runs_at(self.mark) && node.kind.pool() == self.place.pool {
+            self.next = Some((id, ready));
+        } else {
+            self.ready_elsewhere(id, node, ready);
+        }
+    }
+
+    #[inline(never)]
+    fn ready_elsewhere(&mut self, id: u32, node: &'a Node, ready: Ready<'a>) {
         if !ready.seen.may_run(true) || self.run.stopped().is_some() {
             return self.doomed.push((id, ready));
         }
-        let place = Place { pool: node.kind.pool(), priority: ready.seen.priority() };
-        if self.next.is_none() && self.runs_here(place) {
-            self.next = Some((id, ready));
-            return;
-        }
-        let priority = ready.queue();
-        self.run.push(id, Place { priority, ..place }, false);
-    }
-
-    /// Whether what belongs to `place` may run on this thread, in its turn.
-    fn runs_here(&self, place: Place) -> bool {
-        self.place == Some(place)
+        let (pool, priority) = (node.kind.pool(), ready.queue());
+        self.run.push(id, Place { pool, priority }, false);
     }
 }
 

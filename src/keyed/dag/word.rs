@@ -38,6 +38,7 @@ const CANCELLED: u64 = 1 << 53;
 const SHUT: u64 = 1 << 54;
 const KEPT: u64 = 1 << 55;
 const END_SHIFT: u32 = 56;
+const END: u64 = 0b11 << END_SHIFT;
 const GROWER: u64 = 1 << 58;
 const GROWERS: u64 = 0b1111 << 58;
 
@@ -93,14 +94,42 @@ impl Seen {
         !(gone || came_after && self.is_orphan())
     }
 
+    /// Of a ready node with edges into it: whether it may run, and is as urgent as those of that mark.
+    #[inline]
+    pub(crate) fn runs_at(self, mark: Mark) -> bool {
+        self.0 & (CANCELLED | SHUT | PRIORITY) == mark.0 && !self.is_orphan()
+    }
+
+    /// Of a node that is over: whether every edge behind it opens, at once: it has a value to keep, was not cancelled, and nobody adds
+    /// to the graph behind it.
+    #[inline]
+    pub(crate) fn opens_all(self) -> bool {
+        self.0 & (GROWERS | CANCELLED | END) == 0
+    }
+
     /// How it ended, once it is over.
     pub(crate) fn disposition(self) -> Disposition {
-        match (self.0 >> END_SHIFT) & 0b11 {
+        match (self.0 & END) >> END_SHIFT {
             _ if self.is_cancelled() => Disposition::Failed,
             0 => Disposition::Cacheable,
             1 => Disposition::ReturnOnly,
             _ => Disposition::Failed,
         }
+    }
+}
+
+/// What the words of nodes of one priority that may run have in common.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark(u64);
+
+impl Mark {
+    pub(crate) fn of(priority: Priority) -> Self {
+        Self((priority as u64) << PRIORITY_SHIFT)
+    }
+
+    /// Of no node.
+    pub(crate) fn none() -> Self {
+        Self(u64::MAX)
     }
 }
 
@@ -205,16 +234,18 @@ impl Word {
     /// Its owner runs it at once, without a ticket.
     #[inline]
     pub(crate) fn start(&self) -> Seen {
-        Seen(self.0.fetch_or(STARTED, Ordering::AcqRel))
+        // The bit is not set yet, so to add it is to set it; and that is one instruction.
+        Seen(self.0.fetch_add(STARTED, Ordering::AcqRel))
     }
 
     /// Who has the node writes its outcome, once. The word as it is now: if a cancel came first, that is the outcome; and if somebody
     /// adds to the graph behind it, the last of those releases what is behind.
     #[inline]
     pub(crate) fn end(&self, disposition: Disposition) -> Seen {
-        let bits = STARTED | OVER | (disposition as u64) << END_SHIFT;
+        // As in `start`; who has it has started it.
+        let bits = OVER | (disposition as u64) << END_SHIFT;
         // ordering: Release publishes what the node left; Acquire takes what a canceller wrote. Pairs with `cancel`: one is first.
-        Seen(self.0.fetch_or(bits, Ordering::AcqRel) | bits)
+        Seen(self.0.fetch_add(bits, Ordering::AcqRel).wrapping_add(bits))
     }
 
     /// Cancels it, unless it is over.

@@ -5,13 +5,15 @@ use crate::Effort;
 use crate::execute::per_task;
 use crate::graph::{TASKS, on_worker};
 use crate::pools::{Place, Pools};
+use crate::stages::per_operation;
 use serde_json::Value;
-use shardrun::Dags;
+use shardrun::{Admission, Dag, Dags, TaskKind, WorkAmounts, WorkBudget};
 use shardrun_perf::graphs::Shape;
 use shardrun_perf::latch::Latch;
 use shardrun_perf::series::{NS, Series};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
 const OURS: &str = "shardrun Dag";
@@ -97,10 +99,55 @@ fn shape(place: &Place, effort: Effort, what: &str, shape: Shape) -> Value {
         })
     });
     series.at_most(OURS, NS, 2.0, &[SPAWNED]);
+    if what.contains("3 dependencies") {
+        series.limit(OURS, NS, 300.0);
+    }
     series.run(effort.rounds)
 }
 
-/// 10,000 nodes with 3 dependencies each, in layers and at random; a chain, and nobody after anybody.
+const DECLINED: &str = "shardrun try_submit_dag, 1,000 nodes";
+const DECLINED_SMALL: &str = "shardrun try_submit_dag, 100 nodes";
+
+/// What it costs to be told that there is no room, and to have the graph back.
+fn declined(place: &Place, effort: Effort) -> Value {
+    let pools = Pools::build(place);
+    let runtime = &pools.shardrun;
+    let amounts = WorkAmounts { nodes: 1_500, edges: 9_000, cpu: 1_500, io: 1 };
+    let budget = WorkBudget::for_runtime(amounts, runtime).expect("it is a budget of something");
+    let dags = Dags::new(runtime).budget(budget);
+    // The nodes of the graph that has the room wait for the gate.
+    let (open, closed) = channel::<()>();
+    let mut holds = Dag::builder();
+    let gate = holds.node(TaskKind::CacheNode, move |_| _ = closed.recv()).id();
+    for _ in 1..1_500 {
+        holds.node(TaskKind::CacheNode, |_| ()).after(gate);
+    }
+    let holds = dags.submit_dag(holds.build().expect("it has no fault")).expect("there is room");
+    let mut series = Series::new("a graph that a spent budget declines", &place.says);
+    for (name, nodes) in [(DECLINED, 1_000), (DECLINED_SMALL, 100)] {
+        let (dags, tries) = (&dags, effort.of(20_000));
+        let mut dag = Some(Box::new(Shape::layers(nodes).dag(body)));
+        series.peer(name, move || {
+            let tried = |_: &()| {
+                for _ in 0..tries {
+                    let asked = *dag.take().expect("it comes back");
+                    let answer = dags.try_submit_dag(asked).expect("it is not too large");
+                    let Admission::Backpressured(declined) = answer else { panic!("there is no room") };
+                    dag = Some(declined.dag);
+                }
+            };
+            per_operation(tries, || (), tried)
+        });
+    }
+    series.limit(DECLINED, NS, 1_000.0);
+    series.at_most(DECLINED, NS, 1.3, &[DECLINED_SMALL]);
+    let told = series.run(effort.rounds);
+    drop(open);
+    assert!(holds.wait().expect("nobody ends it").is_success());
+    told
+}
+
+/// 10,000 nodes with 3 dependencies each, in layers and at random; a chain, and nobody after anybody; one that is not let in.
 pub fn dag(place: &Place, effort: Effort) -> Vec<Value> {
     let of = effort.of(TASKS);
     vec![
@@ -108,5 +155,6 @@ pub fn dag(place: &Place, effort: Effort) -> Vec<Value> {
         shape(place, effort, "10,000 at random, 3 dependencies", Shape::random(of)),
         shape(place, effort, "a chain of 10,000", Shape::chain(of)),
         shape(place, effort, "10,000 without dependencies", Shape::loose(of)),
+        declined(place, effort),
     ]
 }

@@ -52,11 +52,13 @@ pub fn hits(place: &Place, effort: Effort) -> Vec<Value> {
     vec![series.run(effort.rounds)]
 }
 
-/// Borrowed hits by more and more threads: CPU per hit, of one key and of keys apart.
+/// Borrowed hits by more and more threads: CPU per hit, of one key and of keys apart; and eight that look into a bare map.
 pub fn hits_by_threads(place: &Place, effort: Effort) -> Vec<Value> {
     let pools = Pools::build(place);
     let cache = filled(&pools);
     let looks = effort.of(LOOKS);
+    let plain = papaya::HashMap::<u64, u64, ahash::RandomState>::with_hasher(ahash::RandomState::new());
+    (0..KEYS).for_each(|key| _ = plain.pin().insert(key, key));
     let mut series = Series::new("borrowed hits by several threads", &place.says);
     for threads in [1, 2, 4, 8] {
         let (cache, share) = (&cache, looks / threads);
@@ -68,6 +70,15 @@ pub fn hits_by_threads(place: &Place, effort: Effort) -> Vec<Value> {
             let read = || (0..share as u64).for_each(|at| _ = black_box(cache.with(&(at % KEYS), |value| *value)));
             per_operation(share * threads, || (), |()| in_threads(threads, read))
         });
+    }
+    for (keys, apart) in [("one key", 1), ("keys apart", KEYS)] {
+        let (plain, share) = (&plain, looks / 8);
+        let bare = format!("{GET}, {keys}, 8 threads");
+        series.peer(&bare, move || {
+            let read = || (0..share as u64).for_each(|at| _ = black_box(plain.pin().get(&(at % apart))));
+            per_operation(share * 8, || (), |()| in_threads(8, read))
+        });
+        series.at_most(&format!("{WITH}, {keys}, 8 threads"), CPU, 2.0, &[&bare]);
     }
     for keys in ["one key", "keys apart"] {
         for threads in [2, 4, 8] {
