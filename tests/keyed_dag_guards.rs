@@ -27,9 +27,15 @@ fn guard_3_a_submission_sleeps_in_line_and_holds_nothing_that_others_need() {
     let dags = Dags::new(&runtime).budget(budget.clone());
     let (open, closed) = channel::<()>();
     let mut dag = Dag::builder();
-    let first = dag.node(TaskKind::Load, move |_| _ = closed.recv()).id();
+    let (entered, inside) = channel();
+    let load = move |_: &shardrun::DagCx<'_>| {
+        entered.send(()).unwrap();
+        let _ = closed.recv();
+    };
+    let first = dag.node(TaskKind::Load, load).id();
     let second = dag.node(TaskKind::Parse, |_| {}).after(first).id();
     let mut holds = dags.submit_dag(dag.build().unwrap()).unwrap();
+    inside.recv_timeout(SOON).unwrap();
     let one = || {
         let mut dag = Dag::builder();
         dag.node(TaskKind::Parse, |_| {});
