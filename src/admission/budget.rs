@@ -298,6 +298,7 @@ impl Inner {
     }
 
     /// Puts units into a reserve, unless somebody waits for them. Returns how many it holds.
+    #[inline]
     fn put(&self, stripe: usize, units: u32) -> u32 {
         let held = self.stripes.put(stripe, units);
         if !mutant("budget.put_without_fence") {

@@ -48,6 +48,7 @@ impl RequestContext {
 
     /// The context of what this thread runs now.
     #[must_use]
+    #[inline]
     pub fn current() -> Option<Self> {
         CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
     }

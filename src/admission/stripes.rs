@@ -23,6 +23,7 @@ impl Stripes {
     }
 
     /// The calling thread's stripe.
+    #[inline]
     pub(crate) fn mine(&self) -> usize {
         stripe(self.words.len())
     }

@@ -71,6 +71,7 @@ impl ActiveScope {
 }
 
 impl Drop for ActiveScope {
+    #[inline]
     fn drop(&mut self) {
         let outer = self.outer.take();
         let left = STACK.try_with(|stack| {

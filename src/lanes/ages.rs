@@ -39,6 +39,7 @@ impl Ages {
     }
 
     /// Counts; the counts wrap, since a job may leave on another thread than it came on.
+    #[inline]
     fn count(&self, class: LaneClass, bucket: u16, by: u64) {
         let own = own_stripe();
         let shared = self.stripes.len() - 1;
@@ -52,6 +53,7 @@ impl Ages {
     }
 
     /// A job is queued. Returns the bucket that it is to leave.
+    #[inline]
     pub(super) fn enter(&self, class: LaneClass, now: u64) -> u16 {
         let present = now >> SHIFT;
         let mut tail = self.tail[class as usize].load(Ordering::Relaxed);
@@ -74,6 +76,7 @@ impl Ages {
     }
 
     /// A job is queued no more.
+    #[inline]
     pub(super) fn leave(&self, class: LaneClass, bucket: u16) {
         self.count(class, bucket, u64::MAX);
     }

@@ -154,6 +154,7 @@ impl JobState {
     }
 
     /// As [`claim`](Self::claim), for who alone can reach the job.
+    #[inline]
     pub(crate) fn claim_alone(&self) -> bool {
         self.lead_alone(QUEUED, CLAIMED)
     }
@@ -173,6 +174,7 @@ impl JobState {
     }
 
     /// As [`start`](Self::start), for who alone can reach the job.
+    #[inline]
     pub(crate) fn start_alone(&self) -> bool {
         self.lead_alone(CLAIMED, STARTED | RAN)
     }
@@ -254,6 +256,7 @@ impl JobState {
     }
 
     /// The newest word, for who alone can reach the job.
+    #[inline]
     fn look_alone(&self) -> u32 {
         // ordering: pairs with the Release by which the last other reference was let go of, and which the caller has seen: what its
         // holder did to the cell came before that, and is found here. Nobody can come later but who hears of the job from us.
@@ -263,6 +266,7 @@ impl JobState {
     }
 
     /// As [`lead`](Self::lead), for who alone can reach the job.
+    #[inline]
     fn lead_alone(&self, from: u32, to: u32) -> bool {
         let word = self.look_alone();
         if word & STATE != from && !mutant("lanes.alone_without_look") {
@@ -304,6 +308,7 @@ impl JobState {
     }
 
     /// As [`finish`](Self::finish), for who alone can reach the job.
+    #[inline]
     pub(crate) fn finish_alone(&self) {
         self.0.store(Self::go(self.look_alone(), FINISHED), Ordering::Release);
     }

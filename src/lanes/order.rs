@@ -75,6 +75,7 @@ impl Flood {
 }
 
 /// Whether a read could run beside what runs.
+#[inline]
 pub(super) fn lets_read(limits: &Limits, seen: Seen) -> bool {
     let (reads, status) = (seen.running(LaneKind::PureRead), seen.running(LaneKind::SerialLspStatus));
     seen.running(LaneKind::Mutating) == 0 && reads < limits.read_cap && reads + status < limits.actor_cap

@@ -72,10 +72,12 @@ impl Slots {
     }
 
     /// What stands for the job in a slot when one looks for who holds whom up.
+    #[inline]
     pub(super) fn id(&self, slot: usize) -> FlightId {
         FlightId::of(&self.slots[slot.min(self.slots.len() - 1)], 0)
     }
 
+    #[inline]
     fn write(&self, slot: usize, write: impl FnOnce(&Slot)) {
         let slot = &self.slots[slot];
         let sequence = slot.sequence.load(Ordering::Relaxed);
@@ -88,6 +90,7 @@ impl Slots {
     }
 
     /// A job has the slot. For who has it.
+    #[inline]
     pub(super) fn begin(&self, slot: usize, job: &InSlot) {
         self.write(slot, |slot| {
             let class = if job.class == LaneClass::Maintenance { MAINTENANCE } else { 0 };
@@ -102,6 +105,7 @@ impl Slots {
     }
 
     /// The job is over, and counts as completed if it ran. For who has the slot.
+    #[inline]
     pub(super) fn end(&self, slot: usize, ran: Option<LaneClass>) {
         self.write(slot, |slot| slot.what.store(0, Ordering::Relaxed));
         if let Some(class) = ran {

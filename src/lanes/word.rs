@@ -81,6 +81,7 @@ pub(crate) struct Seen(u64);
 
 impl Seen {
     /// How many of a lane run.
+    #[inline]
     pub(crate) fn running(self, lane: LaneKind) -> usize {
         let count = match lane {
             LaneKind::PureRead => self.0 & COUNT,
@@ -102,6 +103,7 @@ impl Seen {
         ((self.0 >> QUEUED_SHIFT[class as usize]) & QUEUED_MAX) as usize
     }
 
+    #[inline]
     pub(crate) fn all_queued(self) -> usize {
         LaneClass::ALL.into_iter().map(|class| self.queued(class)).sum()
     }
@@ -183,6 +185,7 @@ impl LaneWord {
         Seen(self.0.load(Ordering::Acquire))
     }
 
+    #[inline]
     fn update<R>(&self, mut step: impl FnMut(u64) -> Result<(u64, R), R>) -> R {
         // ordering: each edge publishes what was done before it (AcqRel), and sees what the last edge published (Acquire).
         let mut seen = load_for_cas(&self.0, Ordering::Acquire);
@@ -199,6 +202,7 @@ impl LaneWord {
     }
 
     /// Counts one more queued job, if fewer than `cap` are. `Ok` holds the epoch that it belongs to.
+    #[inline]
     pub(crate) fn reserve(&self, class: LaneClass, cap: u32) -> Result<bool, NoRoom> {
         self.update(|word| {
             let seen = Seen(word);
@@ -222,6 +226,7 @@ impl LaneWord {
     }
 
     /// As [`announce`](Self::announce), for who has changed it by a read-modify-write just now: says that a job was posted.
+    #[inline]
     pub(crate) fn announce_posted(&self, class: LaneClass) -> bool {
         if !mutant("lanes.announce_without_barrier") {
             barrier::behind_exchange(); // pairs with `turned`
@@ -229,6 +234,7 @@ impl LaneWord {
         self.announce_unless_out(class)
     }
 
+    #[inline]
     fn announce_unless_out(&self, class: LaneClass) -> bool {
         let ticket = TICKET[class as usize];
         // ordering: Relaxed behind the caller's barrier, see `turned`: if the ticket is out, the turn that it leads to, or the
@@ -288,6 +294,7 @@ impl LaneWord {
 
     /// As [`exchange`](Self::exchange), by `next`, and over what was reserved meanwhile: who reserves announces what it posts, which
     /// changes more of the word or finds a ticket out, that leads to another turn. Who takes a job out sets NEWS.
+    #[inline]
     fn exchange_over_reserved(&self, seen: Seen, next: impl Fn(u64) -> u64) -> bool {
         let mut word = seen.0;
         let matters = if mutant("lanes.exchange_over_news") { !(QUEUED | NEWS) } else { !QUEUED };
@@ -303,6 +310,7 @@ impl LaneWord {
 
     /// Admits a queued job and leaves the turn, if the word still is what was judged. `again` asks for another turn. `None` if
     /// anything has changed but what is reserved: the turn goes on.
+    #[inline]
     pub(crate) fn admit(&self, seen: Seen, lane: LaneKind, class: LaneClass, again: Option<LaneClass>) -> Option<Owes> {
         if seen.queued(class) == 0 {
             // It was reserved and posted since the word was looked at, which has changed, then.
@@ -349,6 +357,7 @@ impl LaneWord {
 
     /// As [`release`](Self::release), for a read that has not panicked, whose runner would go on with the actor: if interactive jobs
     /// are queued and nobody has the turn, it is taken in the same step, and no ticket is owed.
+    #[inline]
     pub(crate) fn release_and_turn(&self, lane: LaneKind, epoch: bool) -> (Owes, Option<Seen>) {
         let turn = if mutant("lanes.turn_over_turn") { 0 } else { TURN };
         Self::turned(self.update(|word| {

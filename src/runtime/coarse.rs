@@ -21,6 +21,7 @@ impl Coarse {
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
 fn read(clock: libc::clockid_t) -> Option<u64> {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is that of a time of ours.
@@ -34,6 +35,7 @@ fn exact() -> Option<u64> {
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]
+#[inline]
 fn ticked() -> Option<u64> {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }

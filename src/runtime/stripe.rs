@@ -8,6 +8,7 @@ pub(crate) fn stripes() -> usize {
 }
 
 /// The calling thread's place among `count` (not zero).
+#[inline]
 pub(crate) fn stripe(count: usize) -> usize {
     // Under the checkers every thread has the first place: a number that goes on from one execution to the next would make
     // their replays differ.
