@@ -10,6 +10,7 @@ use shardrun::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 struct Random(u64);
 
@@ -303,5 +304,35 @@ fn nothing_is_registered_after_a_shutdown_nor_left_beside_one() {
         assert!(matches!(refused, Err(RegisterError::Shutdown)), "{refused:?}");
         assert_eq!(lanes.submit(&7, lanes.job(LaneKind::PureRead, |_| ())).wait(), Err(LaneError::Shutdown));
         assert!(lanes.reset(7, ()).is_none());
+    }
+}
+
+/// A read that submits the next one before it ends, and does not wait for it.
+fn read_on(lanes: &Lanes<u32, ()>, stop: &Arc<AtomicBool>) {
+    let (on, until) = (lanes.clone(), stop.clone());
+    let read = lanes.job(LaneKind::PureRead, move |_| {
+        if !until.load(Ordering::Relaxed) {
+            read_on(&on, &until);
+        }
+    });
+    lanes.submit(&0, read).detach();
+}
+
+#[test]
+fn b20_reads_that_submit_reads_without_end_do_not_keep_a_due_writer_out() {
+    for round in 0..40 {
+        let runtime = Runtime::builder().workers(2).io_threads(1).build().unwrap();
+        let mut config = LanesConfig::wide(4);
+        config.promote_after = Duration::from_millis(5);
+        let lanes: Lanes<u32, ()> = Lanes::new(&runtime, config).unwrap();
+        assert!(lanes.register(0, ()));
+        let stop = Arc::new(AtomicBool::new(false));
+        (0..16).for_each(|_| read_on(&lanes, &stop));
+        for writer in 0..3 {
+            let write = lanes.submit(&0, lanes.job(LaneKind::Mutating, |_| ())).wait_timeout(Duration::from_secs(60));
+            assert!(matches!(write, Some(Ok(()))), "round {round}, writer {writer}: {write:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        lanes.shutdown();
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Queues<K, C> {
     pub(super) fenced: Vec<Entry<K, C>>,
     arrivals: u64,
     pub(super) flood: Flood,
+    /// What it was before the last admission, which may fail.
+    pub(super) flood_before: Flood,
     pub(super) lines: Lines,
     pub(super) drains: Drains,
     /// When the actor's timer fires, if it is armed.
@@ -56,6 +58,7 @@ impl<K, C> Queues<K, C> {
             fenced: Vec::new(),
             arrivals: 0,
             flood: Flood::default(),
+            flood_before: Flood::default(),
             lines: Lines::default(),
             drains: Drains { asked: Vec::new(), going: Vec::new() },
             timer: u64::MAX,

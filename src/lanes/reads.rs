@@ -51,6 +51,7 @@ where
             return NextRead::LookAtAll;
         }
         queues.flood.is_over();
+        queues.flood_before = queues.flood;
         if !lets_read(&self.shared.limits, seen) {
             return NextRead::Waits;
         }

@@ -207,6 +207,7 @@ where
             return;
         }
         let queues = queues_of(inside, visit);
+        queues.flood = queues.flood_before;
         if nested {
             queues.nested.push_front(entry);
         } else {
@@ -333,12 +334,15 @@ where
         outside: &mut Outside<K, C>,
     ) -> Decision<K, C> {
         let view = self.view(queues, seen, visit.now);
+        queues.flood_before = queues.flood;
         let builds = [view.interactive, view.maintenance].map(|heads| heads[LaneKind::HeavyInit as usize].is_some());
         self.leave_lines(&mut queues.lines, builds);
         let kept_out = match self.nested(queues, &view) {
             Nested::Goes(entry) if claim(&entry.job) => {
                 let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
                 let again = Some(LaneClass::Interactive);
+                // It is one of the reads that may start before the next writer, like any other.
+                view.admitted(lane, &mut queues.flood);
                 return Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again };
             }
             Nested::Goes(entry) => {

@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+/// Reads go before an edit for so long at most: whoever types waits for it.
+const EDIT_WAITS: Duration = Duration::from_millis(50);
+
 /// A root by its path.
 pub(super) type Key = Arc<Path>;
 
@@ -64,7 +67,8 @@ impl Daemon {
         }
         let runtime = builder.build().map_err(|error| error.to_string())?;
         // As many jobs as workers run at once; a root with a writer and a build leaves room for others.
-        let config = LanesConfig::wide((2 * runtime.workers()).clamp(4, 1_000));
+        let mut config = LanesConfig::wide((2 * runtime.workers()).clamp(4, 1_000));
+        config.promote_after = EDIT_WAITS;
         let lanes = Lanes::new(&runtime, config).map_err(|error| error.to_string())?;
         let (wake, woken) = UnixStream::pair().map_err(|error| error.to_string())?;
         wake.set_nonblocking(true).map_err(|error| error.to_string())?;

@@ -1,20 +1,22 @@
-//! What a real client sees of faults that only code inside the daemon can make: a writer that panics.
+//! What a real client sees of faults that only code inside the daemon can make: a writer that panics, reads without end.
 //! They do not know how a root is kept.
 
 use super::args::ServeArgs;
 use super::client::Client;
-use super::daemon::Daemon;
+use super::daemon::{Daemon, Key};
 use super::frame::framed;
+use super::root::Root;
 use clap::Parser;
 use serde_json::{Value, json};
-use shardrun::{LaneHandle, LaneKind};
+use shardrun::{LaneHandle, LaneKind, Lanes};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -115,6 +117,37 @@ fn a_writer_that_panics_breaks_its_root_alone_and_opening_it_again_mends_it() {
     assert_eq!(client.call("open", root(0))["result"]["ready"], true, "it begins anew");
     assert_eq!(client.call("files", root(0))["result"]["files"], json!(["a.c"]));
     assert_eq!(client.call("health", json!({}))["result"]["phantoms"], 0);
+    daemon.end();
+    daemon.runtime.shutdown_within(SOON);
+}
+
+/// A read that asks for the next one before it ends.
+fn read_on(lanes: &Lanes<Key, Root>, key: &Key, stop: &Arc<AtomicBool>) {
+    let (on, to, until) = (lanes.clone(), key.clone(), stop.clone());
+    let read = lanes.job(LaneKind::PureRead, move |_| {
+        if !until.load(Ordering::Relaxed) {
+            read_on(&on, &to, &until);
+        }
+    });
+    lanes.submit(key, read).detach();
+}
+
+#[test]
+fn reads_that_never_end_do_not_keep_an_edit_waiting_for_seconds() {
+    let tree = Tree::new("reads");
+    let args = Words::parse_from(["serve", "--no-watch", "--threads", "2"]).args;
+    let (daemon, _woken) = Daemon::new(args).unwrap();
+    let mut client = Asks::of(&daemon);
+    assert_eq!(client.call("open", json!({ "root": tree.0 }))["result"]["ready"], true);
+    let (key, stop) = (daemon.key(&tree.0), Arc::new(AtomicBool::new(false)));
+    (0..16).for_each(|_| read_on(&daemon.lanes, &key, &stop));
+    let began = Instant::now();
+    let edited = client.call("edit", json!({ "root": tree.0, "file": "a.c", "text": "int b;\n" }));
+    let took = began.elapsed();
+    stop.store(true, Ordering::Relaxed);
+    assert!(edited["result"]["version"].is_u64(), "{edited}");
+    // Lanes as they come let a writer wait for six.
+    assert!(took < Duration::from_secs(5), "{took:?}");
     daemon.end();
     daemon.runtime.shutdown_within(SOON);
 }
