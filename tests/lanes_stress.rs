@@ -336,3 +336,24 @@ fn b20_reads_that_submit_reads_without_end_do_not_keep_a_due_writer_out() {
         lanes.shutdown();
     }
 }
+
+#[test]
+fn b20_reads_that_submit_reads_without_end_let_every_other_lane_run() {
+    for lane in LaneKind::ALL {
+        for maintenance in [false, true] {
+            let runtime = Runtime::builder().workers(2).io_threads(1).build().unwrap();
+            let mut config = LanesConfig::wide(4);
+            (config.promote_after, config.maintenance_age) = (Duration::from_millis(5), Duration::from_millis(10));
+            let lanes: Lanes<u32, ()> = Lanes::new(&runtime, config).unwrap();
+            assert!(lanes.register(0, ()));
+            let stop = Arc::new(AtomicBool::new(false));
+            (0..16).for_each(|_| read_on(&lanes, &stop));
+            let job = lanes.job(lane, |_| ());
+            let mut other = lanes.submit(&0, if maintenance { job.maintenance() } else { job });
+            let ran = other.wait_timeout(Duration::from_secs(20));
+            stop.store(true, Ordering::Relaxed);
+            lanes.shutdown();
+            assert!(matches!(ran, Some(Ok(()))), "{lane:?}, maintenance {maintenance}: {ran:?}");
+        }
+    }
+}

@@ -3,7 +3,8 @@
 //!
 //! A reader that waits for such a read would wait for itself if a queued writer kept that out. So it goes in whatever the caps
 //! say, and before a writer that is due as long as a job waits for it that runs under the same share, and the share is not older
-//! than what counts as a stuck reader. Others are new readers: while a writer is due they are kept out until it has run. So what a
+//! than what counts as a stuck reader. Others are new readers: while a writer is due they are kept out until it has run, and they take
+//! turns with all else that may go, or readers that submit readers would keep every other lane out. So what a
 //! due writer waits for is no longer than one reader, and what readers submit adds no more than that age.
 
 #![forbid(unsafe_code)]
@@ -26,20 +27,25 @@ pub(super) enum Nested<K, C> {
 }
 
 impl<K, C> Actor<K, C> {
-    /// The first of the reads under a reader's share that may go in.
-    pub(super) fn nested(&self, queues: &mut Queues<K, C>, view: &View) -> Nested<K, C> {
+    /// The first of the reads under a reader's share that may go in. `others`: others may go, so that it is their turn if such a
+    /// read that nobody waits for went in last.
+    pub(super) fn nested(&self, queues: &mut Queues<K, C>, view: &View, others: bool) -> Nested<K, C> {
         if queues.nested.is_empty() || view.seen.running(LaneKind::Mutating) > 0 {
             return Nested::KeptOut(None);
         }
-        let flood = queues.flood;
+        let (flood, passed) = (queues.flood, others && queues.nested_went);
         let until = |entry: &Entry<K, C>| view.keeps_nested_out(flood, entry.arrival);
         let goes = |entry: &Entry<K, C>| {
             let meta = entry.job.meta();
-            until(entry).is_none() || meta.state.phase() != JobPhase::Queued || self.is_waited_for(meta, view)
+            let free = !passed && until(entry).is_none();
+            free || meta.state.phase() != JobPhase::Queued || self.is_waited_for(meta, view)
         };
         let found = queues.nested.iter().position(goes);
         match found.and_then(|at| queues.nested.remove(at)) {
-            Some(entry) => Nested::Goes(entry),
+            Some(entry) => {
+                queues.nested_went |= !self.is_waited_for(entry.job.meta(), view);
+                Nested::Goes(entry)
+            }
             None => Nested::KeptOut(queues.nested.front().and_then(until)),
         }
     }

@@ -197,6 +197,16 @@ impl View {
         found
     }
 
+    /// Whether a lane whose turn it is comes after reads all the same.
+    pub(super) fn comes_after_reads(&self, lane: LaneKind, mut flood: Flood) -> bool {
+        let goes_first = match lane {
+            LaneKind::PureRead => true,
+            LaneKind::Mutating => self.writer_is_due(&mut flood),
+            _ => self.is_old(self.interactive[lane as usize], self.limits.promote_after),
+        };
+        self.order == LaneOrder::ReadsFirst && !goes_first
+    }
+
     /// As they came: a writer waits until it is the oldest, and nothing passes it.
     fn in_order_of_arrival(&self) -> Interactive {
         let mut lanes: SmallVec<[(LaneKind, Head); LANES]> =

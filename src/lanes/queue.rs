@@ -37,6 +37,8 @@ pub(super) struct Queues<K, C> {
     pub(super) fenced: Vec<Entry<K, C>>,
     arrivals: u64,
     pub(super) flood: Flood,
+    /// A read that a reader has submitted and does not wait for was the last to go in: it is the others' turn.
+    pub(super) nested_went: bool,
     /// What it was before the last admission, which may fail.
     pub(super) flood_before: Flood,
     pub(super) lines: Lines,
@@ -59,6 +61,7 @@ impl<K, C> Queues<K, C> {
             arrivals: 0,
             flood: Flood::default(),
             flood_before: Flood::default(),
+            nested_went: false,
             lines: Lines::default(),
             drains: Drains { asked: Vec::new(), going: Vec::new() },
             timer: u64::MAX,

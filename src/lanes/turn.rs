@@ -337,20 +337,9 @@ where
         queues.flood_before = queues.flood;
         let builds = [view.interactive, view.maintenance].map(|heads| heads[LaneKind::HeavyInit as usize].is_some());
         self.leave_lines(&mut queues.lines, builds);
-        let kept_out = match self.nested(queues, &view) {
-            Nested::Goes(entry) if claim(&entry.job) => {
-                let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
-                let again = Some(LaneClass::Interactive);
-                // It is one of the reads that may start before the next writer, like any other.
-                view.admitted(lane, &mut queues.flood);
-                return Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again };
-            }
-            Nested::Goes(entry) => {
-                self.forget_dead(1);
-                outside.lists().trash.push(entry.job);
-                return Decision::Again;
-            }
-            Nested::KeptOut(until) => until,
+        let kept_out = match self.admit_nested(queues, &view, true, outside) {
+            Ok(decision) => return decision,
+            Err(until) => until,
         };
         if view.maintenance_is_aged()
             && let Some(decision) = self.maintenance(queues, &view, visit, outside, true)
@@ -365,6 +354,12 @@ where
         queues.flood = flood;
         for lane in found.tries {
             let class = LaneClass::Interactive;
+            if queues.nested_went
+                && view.comes_after_reads(lane, flood)
+                && let Ok(decision) = self.admit_nested(queues, &view, false, outside)
+            {
+                return decision;
+            }
             let mut held = Held::default();
             if lane == LaneKind::HeavyInit {
                 held.permit = self.shared.heavy.obtain(self, &mut queues.lines, class);
@@ -374,11 +369,18 @@ where
             }
             if let Some(decision) = self.take(queues, view.seen, (class, lane), held, outside) {
                 if matches!(decision, Decision::Admit { .. }) {
+                    queues.nested_went = false;
                     view.admitted(lane, &mut queues.flood);
                     *credit -= self.price();
                 }
                 return decision;
             }
+        }
+        // Of those before them none may go.
+        if queues.nested_went
+            && let Ok(decision) = self.admit_nested(queues, &view, false, outside)
+        {
+            return decision;
         }
         if view.lets_maintenance()
             && let Some(decision) = self.maintenance(queues, &view, visit, outside, false)
@@ -387,6 +389,31 @@ where
         }
         self.arm(queues, &view, [found.until, kept_out].into_iter().flatten().min(), outside);
         Decision::Leave { again: None }
+    }
+
+    /// Takes the first of the reads that readers have submitted, if one may go; else until when they are kept out.
+    fn admit_nested(
+        self: &Arc<Self>,
+        queues: &mut Queues<K, C>,
+        view: &View,
+        others: bool,
+        outside: &mut Outside<K, C>,
+    ) -> Result<Decision<K, C>, Option<u64>> {
+        match self.nested(queues, view, others) {
+            Nested::Goes(entry) if claim(&entry.job) => {
+                let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
+                let again = Some(LaneClass::Interactive);
+                // It is one of the reads that may start before the next writer, like any other.
+                view.admitted(lane, &mut queues.flood);
+                Ok(Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again })
+            }
+            Nested::Goes(entry) => {
+                self.forget_dead(1);
+                outside.lists().trash.push(entry.job);
+                Ok(Decision::Again)
+            }
+            Nested::KeptOut(until) => Err(until),
+        }
     }
 
     /// Takes the head of a lane that may run, with what it needs of process-wide things. None: it was taken out just now.
@@ -447,6 +474,7 @@ where
                 Decision::Leave { again: Some(class) }
             });
         }
+        queues.nested_went = false;
         self.take(queues, view.seen, (class, lane), held, outside)
     }
 
