@@ -35,7 +35,8 @@ pub type CacheHandle<V, E> = Handle<Arc<V>, CacheError<E>>;
 ///   value dropped; who asks after that begins anew.
 /// * **Failures are not kept**: all who had joined get the same error, and the next who asks begins anew.
 /// * **A builder may wait for other values**, of this cache too: its thread computes them meanwhile. How deep such waits may stand on
-///   one another is bounded by the stack ([`Interrupt::TooDeep`]); long chains are better a [`Dag`](crate::Dag), or built from below.
+///   one another is bounded by the stack ([`Interrupt::TooDeep`](crate::Interrupt::TooDeep)); long chains are better a
+///   [`Dag`](crate::Dag), or built from below.
 /// * **A hit costs no reference count** when it is [borrowed](Self::with), and takes no lock ever.
 ///
 /// ```

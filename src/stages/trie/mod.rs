@@ -1,7 +1,7 @@
 //! A hash trie: from the hash of a name to the entry of the slots whose names have it, for any number of threads, of which none ever
 //! waits for another. It does not know what a slot holds, nor when one comes or goes.
 //!
-//! The upper bits of a hash choose a cell of the [root](root); the next few bits choose a cell of the node to which that points, and so
+//! The upper bits of a hash choose a cell of the root; the next few bits choose a cell of the node to which that points, and so
 //! on. The root is as wide as what is in it asks for, which keeps the way short: each step waits for memory. A cell is
 //! empty, or holds an entry, or points to a node. Where two hashes meet in a cell both get a node in its place. A node that holds no
 //! more than one entry gives way to that: first its cells are frozen, one by one, so that nobody changes them any more, then one
