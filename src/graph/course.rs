@@ -2,9 +2,10 @@
 //! It does not know how a run is decided, nor what its report says.
 #![forbid(unsafe_code)]
 
+use super::nested::Nested;
 use super::run::RunError;
-use crate::flight::{CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase};
-use crate::runtime::{Place, Spawner, current_pool};
+use crate::flight::{CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase, contained};
+use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,6 +15,8 @@ pub(crate) struct Course<R: Send + 'static> {
     pub(crate) place: Place,
     /// On the runtime's clock.
     pub(crate) began: Duration,
+    /// Only of a run that was begun inside a job of the same runtime.
+    nested: Option<Arc<Nested>>,
     completion: Arc<Completion<R, RunError>>,
     over: OnceLock<()>,
     /// Takes the host's abort signal back when the run is gone.
@@ -25,12 +28,47 @@ impl<R: Send + 'static> Course<R> {
     pub(crate) fn new(spawner: Spawner, place: Place) -> Self {
         Self {
             began: spawner.now(),
+            nested: current_pool(&spawner).map(|_| Arc::default()),
             spawner,
             place,
             completion: Completion::new(),
             over: OnceLock::new(),
             signal: OnceLock::new(),
         }
+    }
+
+    /// Queues a job of the run. Refused after a shutdown it is dropped, which says so.
+    pub(crate) fn push(&self, job: Job) {
+        drop(self.spawner.push(self.place, self.ticket(job)));
+    }
+
+    /// As [`push`](Self::push), to be run next where that is fair.
+    pub(crate) fn push_hot(&self, job: Job) {
+        drop(self.spawner.push_hot(self.place, self.ticket(job)));
+    }
+
+    /// As [`push_hot`](Self::push_hot), for a job of the run that is about to end.
+    pub(crate) fn push_next(&self, job: Job) {
+        if self.nested.is_some() {
+            // Who runs that job may be one who waits inside another, and does not return to the worker yet.
+            return self.push_hot(job);
+        }
+        drop(self.spawner.push_next(self.place, job));
+    }
+
+    fn ticket(&self, job: Job) -> Job {
+        match &self.nested {
+            Some(nested) => nested.ticket(job),
+            None => job,
+        }
+    }
+
+    /// The jobs that this thread may run while it waits for the run inside another job.
+    fn nested_here(&self) -> Option<&Nested> {
+        let nested = self.nested.as_deref()?;
+        let here = current_pool(&self.spawner);
+        let may_run = self.spawner.is_driven() || here.is_some_and(|here| self.spawner.runs_at(here, self.place.pool));
+        may_run.then_some(nested)
     }
 
     /// The run is over: `report` makes its report, told how long it took.
@@ -102,11 +140,15 @@ impl<C: OnCourse> FlightRef for C {
     }
 
     fn help(&self) -> bool {
-        false
+        let mut ran = false;
+        if let Some(nested) = self.course().nested_here() {
+            contained(|| ran = nested.run_one());
+        }
+        ran
     }
 
     fn watch(&self) -> bool {
-        false
+        self.course().nested_here().is_some_and(Nested::has_one)
     }
 
     /// Its only owner withdraws: the run is aborted.

@@ -149,8 +149,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
     /// Does outside what was decided inside. False if the caller has to go on deciding.
     fn is_served(&self, duties: Duties, left: Left) -> bool {
         if let Some(job) = duties.hot {
-            // Refused after a shutdown: dropping it says so.
-            drop(self.course.spawner.push_hot(self.course.place, job));
+            self.course.push_hot(job);
         }
         if duties.tell {
             self.tell_all();
@@ -163,7 +162,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
         let Some(me) = self.me.upgrade().filter(|_| !self.course.spawner.is_closed()) else { return false };
         let baton = which(me);
         // Dropped unrun, it serves where it is dropped.
-        drop(self.course.spawner.push(self.course.place, Job::new(move || drop(baton))));
+        self.course.push(Job::new(move || drop(baton)));
         true
     }
 
@@ -242,8 +241,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
                 if duties.hot.is_none() && current_pool(&self.course.spawner) == Some(self.course.place.pool) {
                     duties.hot = Some(job);
                 } else {
-                    // Refused after a shutdown: dropping it says so.
-                    drop(self.course.spawner.push(self.course.place, job));
+                    self.course.push(job);
                 }
             }
             Effect::Finish(finish) => self.finish(finish, outcome, duties),

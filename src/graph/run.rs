@@ -208,9 +208,10 @@ pub struct RunHandle<X: Send + Sync + 'static = ()> {
 impl<X: Send + Sync + 'static> RunHandle<X> {
     /// Waits until every task has its outcome.
     ///
-    /// A thread that waits inside a job runs none of the tasks itself; a spare takes its place meanwhile. So runs inside the tasks of
-    /// runs need a spare for each level ([`max_spares`](crate::RuntimeBuilder::max_spares)), where not enough other threads are free
-    /// to run the tasks; on a runtime without threads such a wait is refused. A [`Dag`](crate::Dag) is not bound to that.
+    /// A thread that waits inside a job runs tasks of the run meanwhile, if the run was begun inside a job: so runs inside the tasks
+    /// of runs end on one thread, too, as deep as its stack allows. It polls no tasks that are futures, and of a run that was begun
+    /// outside it runs nothing: those need other threads, or a spare in this one's place
+    /// ([`max_spares`](crate::RuntimeBuilder::max_spares)); on a runtime without threads such a wait is refused.
     ///
     /// # Errors
     /// If waiting here could never end. The run is then detached, and goes on.

@@ -95,6 +95,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/graph/counted/hands.rs", "helpers are counted in and out, against work that is pushed"),
     ("src/graph/counted/seats.rs", "a seat is taken and given up"),
     ("src/graph/counted/word.rs", "the words that count dependencies"),
+    ("src/graph/nested.rs", "the fence between a waiter's entry and its look for jobs"),
     ("src/keyed/build.rs", "flags of a computation that only one thread leads away"),
     ("src/keyed/counters.rs", "counts that no protocol rests on"),
     ("src/keyed/cx.rs", "a flag that a builder sets and its own thread reads"),

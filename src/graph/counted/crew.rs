@@ -106,8 +106,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
         {
             let seat = self.seats.take();
             let helper = Helper { run: Some(run), seat: seat as u32, quota: 1 };
-            // Refused after a shutdown: dropping it ends the run.
-            drop(self.course.spawner.push(self.course.place, Job::new(move || helper.run())));
+            self.course.push(Job::new(move || helper.run()));
         }
     }
 
@@ -265,8 +264,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
             if !dry {
                 let quick = spawner.now().saturating_sub(began) < SLICE_MAX;
                 self.quota = if quick { (self.quota * 2).min(QUOTA_MAX) } else { (self.quota / 2).max(1) };
-                // Refused after a shutdown: dropping it ends the run.
-                drop(spawner.push_next(run.course.place, Job::new(move || self.run())));
+                run.course.push_next(Job::new(move || self.run()));
                 return;
             }
             if !self.stay(&run) {
