@@ -132,9 +132,17 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         }
     }
 
+    #[inline]
     fn taken(&mut self) -> Option<Result<T, E>> {
-        let result = match &mut self.state {
-            State::Ready(result) => return Some(result.take().expect("a handle gives its result away once")),
+        match &mut self.state {
+            State::Ready(result) => Some(result.take().expect("a handle gives its result away once")),
+            _ => self.taken_from_flight(),
+        }
+    }
+
+    fn taken_from_flight(&mut self) -> Option<Result<T, E>> {
+        let result = match &self.state {
+            State::Ready(_) => return None,
             State::Sole(flight) => flight.shot().take()?,
             State::Joined(waiter, _) => waiter.shot().take()?,
             State::First(flight) => match flight.first().told()? {
@@ -179,6 +187,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
     /// # Errors
     /// What the work ended with; or, made from [`Interrupt::WouldDeadlock`] or [`Interrupt::Stalled`], that waiting here could
     /// never end. The work is then detached, and goes on.
+    #[inline]
     pub fn wait(mut self) -> Result<T, E> {
         self.wait_for(None, Helping::Workers).unwrap_or_else(|| unreachable!("a wait without limit does not time out"))
     }
@@ -220,7 +229,15 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         self.wait_for(Some(limit), Helping::Workers)
     }
 
+    #[inline]
     fn wait_for(&mut self, limit: Option<Duration>, helping: Helping) -> Option<Result<T, E>> {
+        if let State::Ready(_) = &self.state {
+            return self.taken();
+        }
+        self.wait_for_flight(limit, helping)
+    }
+
+    fn wait_for_flight(&mut self, limit: Option<Duration>, helping: Helping) -> Option<Result<T, E>> {
         if self.is_resolved() {
             return self.taken();
         }

@@ -172,25 +172,35 @@ impl Wait<'_> {
         }
     }
 
-    fn outside(self) -> Waited {
+    /// Helps as long as there is something to help with. True if that was all.
+    fn help_out(&self) -> bool {
         while self.help() {
             if self.done() {
-                return Waited::Resolved;
+                return true;
             }
+        }
+        false
+    }
+
+    fn outside(self) -> Waited {
+        if self.help_out() {
+            return Waited::Resolved;
         }
         if sleep_until(self.shot, self.deadline) { Waited::Resolved } else { Waited::TimedOut }
     }
 
     fn inside(self) -> Waited {
         let mut leaves = self.foreign;
+        // Most of what a job waits for is run here: then nobody needs to know who waits.
+        if !leaves && self.help_out() {
+            return Waited::Resolved;
+        }
         let path = active::path();
         let parker = Parker::mine();
         let waker = parker.waker();
         loop {
-            while !leaves && self.help() {
-                if self.done() {
-                    return Waited::Resolved;
-                }
+            if !leaves && self.help_out() {
+                return Waited::Resolved;
             }
             if spin(self.shot.done) {
                 return Waited::Resolved;
