@@ -28,7 +28,7 @@ impl<R: Send + 'static> Course<R> {
     pub(crate) fn new(spawner: Spawner, place: Place) -> Self {
         Self {
             began: spawner.now(),
-            nested: current_pool(&spawner).map(|_| Arc::default()),
+            nested: current_pool(&spawner).map(|_| Nested::new()),
             spawner,
             place,
             completion: Completion::new(),

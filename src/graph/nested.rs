@@ -10,10 +10,13 @@ use crate::sync::Arc;
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::queue::{Injector, Steal};
 
-#[derive(Default)]
 pub(crate) struct Nested(Injector<Job>);
 
 impl Nested {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self(Injector::new()))
+    }
+
     /// Lays a job here. What is returned has to be queued.
     pub(crate) fn ticket(self: &Arc<Self>, job: Job) -> Job {
         self.0.push(job);
