@@ -8,7 +8,7 @@
 use crate::runtime::Job;
 use crate::sync::Arc;
 use crate::sync::atomic::{Ordering, fence};
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 
 pub(crate) struct Nested(Injector<Job>);
 
@@ -26,7 +26,7 @@ impl Nested {
 
     /// Runs a job that lies here. True if there was one.
     pub(crate) fn run_one(&self) -> bool {
-        let job = self.take();
+        let job = take(&self.0);
         let found = job.is_some();
         if let Some(job) = job {
             job.run();
@@ -40,16 +40,6 @@ impl Nested {
         // first, it is seen; else the one that blocks sees this thread stand, and has it look again.
         fence(Ordering::SeqCst);
         !self.0.is_empty()
-    }
-
-    fn take(&self) -> Option<Job> {
-        loop {
-            match self.0.steal() {
-                Steal::Success(job) => return Some(job),
-                Steal::Empty => return None,
-                Steal::Retry => {}
-            }
-        }
     }
 }
 
@@ -67,7 +57,7 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if let Some(nested) = self.0.take() {
-            drop(nested.take());
+            drop(take(&nested.0));
         }
     }
 }

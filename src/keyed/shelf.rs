@@ -16,7 +16,7 @@
 #![forbid(unsafe_code)]
 
 use crate::sync::atomic::{AtomicU64, Ordering};
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 use crate::sync::{Arc, CachePadded, Weak, mutant};
 use smallvec::SmallVec;
 
@@ -214,13 +214,7 @@ impl<N: Shelved> Part<N> {
     }
 
     fn take(&self) -> Option<Weak<N>> {
-        loop {
-            match self.queue.steal() {
-                Steal::Success(place) => return Some(place),
-                Steal::Retry => {}
-                Steal::Empty => return None,
-            }
-        }
+        take(&self.queue)
     }
 
     /// Takes entries from the front until the bounds are kept. Who finds the queue empty while they are not leaves it to those who

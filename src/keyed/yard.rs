@@ -13,7 +13,7 @@ use super::memo::Memo;
 use crate::admission::Budget;
 use crate::flight::drop_contained;
 use crate::runtime::Spawner;
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 
 /// What all nodes and flights of a cache share.
 pub(crate) struct Shared<M: Memo> {
@@ -37,16 +37,9 @@ impl<M: Memo> Shared<M> {
     /// Drops what lies in the yard. To be called outside every guard, while nothing is half changed.
     pub(crate) fn clear_yard(&self) {
         // As many as lie here now: a destructor may lay down more.
-        let mut left = self.yard.len();
-        while left > 0 {
-            match self.yard.steal() {
-                Steal::Success(entry) => {
-                    left -= 1;
-                    drop_contained(entry);
-                }
-                Steal::Retry => {}
-                Steal::Empty => return,
-            }
+        for _ in 0..self.yard.len() {
+            let Some(entry) = take(&self.yard) else { return };
+            drop_contained(entry);
         }
     }
 }

@@ -31,7 +31,7 @@ use super::word::RUNNING_MAX;
 use crate::admission::Budget;
 use crate::flight::Completion;
 use crate::runtime::{Job, Place, Priority, Spawner};
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, look_and_take};
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, hint};
 use std::time::Duration;
@@ -104,18 +104,6 @@ pub(super) struct Shared<K, C> {
     enders: Injector<Arc<Ender>>,
     /// Compares keys, for those who know only that there are some.
     pub(super) same_key: fn(&K, &K) -> bool,
-}
-
-fn steal<T>(queue: &Injector<T>) -> Option<T> {
-    // A look costs no barrier; who stops for having found nothing looks again behind one.
-    while !queue.is_empty() {
-        match queue.steal() {
-            Steal::Success(found) => return Some(found),
-            Steal::Empty => return None,
-            Steal::Retry => {}
-        }
-    }
-    None
 }
 
 pub(super) fn nanos(time: Duration) -> u64 {
@@ -261,7 +249,7 @@ where
     fn look_at_line(self: &Arc<Self>) {
         self.watches.store(false, Ordering::Release);
         for _ in 0..self.queues.maintenance.len() {
-            let Some(actor) = steal(&self.queues.maintenance) else { break };
+            let Some(actor) = look_and_take(&self.queues.maintenance) else { break };
             self.queues.due.push(actor);
         }
         if !self.queues.due.is_empty() && self.pool.start_for_queued(false) {
@@ -384,35 +372,35 @@ where
         if !queues.aged.is_empty()
             && let Some(place) = self.pool.take_place(true)
         {
-            if let Some(actor) = steal(&queues.aged) {
+            if let Some(actor) = look_and_take(&queues.aged) {
                 actor.aged.store(false, Ordering::Release);
                 return Some(Found { actor, ticket: None, renews: false, place: Some(place) });
             }
             self.pool.give_place(place);
         }
-        if let Some(actor) = steal(&queues.due) {
+        if let Some(actor) = look_and_take(&queues.due) {
             return Some(Found { actor, ticket: Some(LaneClass::Maintenance), renews: false, place: None });
         }
-        if let Some(actor) = steal(&queues.awaited) {
+        if let Some(actor) = look_and_take(&queues.awaited) {
             return Some(Found { actor, ticket: None, renews: true, place: None });
         }
         let interactive = |actor, renews| Found { actor, ticket: Some(LaneClass::Interactive), renews, place: None };
         if !queues.prompt.is_empty() {
             let others = !(queues.front.is_empty() && queues.is_line_empty());
             let goes = !others || queues.streak.load(Ordering::Relaxed) < PROMPT_STREAK;
-            if goes && let Some(actor) = steal(&queues.prompt) {
+            if goes && let Some(actor) = look_and_take(&queues.prompt) {
                 queues.streak.fetch_add(1, Ordering::Relaxed);
                 return Some(interactive(actor, true));
             }
             queues.streak.store(0, Ordering::Relaxed);
         }
-        if let Some(actor) = steal(&queues.front) {
+        if let Some(actor) = look_and_take(&queues.front) {
             return Some(interactive(actor, false));
         }
-        if let Some(actor) = queues.first.take().or_else(|| steal(&queues.back)) {
+        if let Some(actor) = queues.first.take().or_else(|| look_and_take(&queues.back)) {
             return Some(interactive(actor, true));
         }
-        if let Some(actor) = steal(&queues.prompt) {
+        if let Some(actor) = look_and_take(&queues.prompt) {
             return Some(interactive(actor, true));
         }
         self.next_maintenance()
@@ -426,7 +414,7 @@ where
             self.watch();
             return None;
         };
-        if let Some(actor) = steal(&self.queues.maintenance) {
+        if let Some(actor) = look_and_take(&self.queues.maintenance) {
             return Some(Found { actor, ticket: Some(LaneClass::Maintenance), renews: false, place: Some(place) });
         }
         self.pool.give_place(place);
@@ -439,7 +427,7 @@ where
         queues.first.take().into_iter().for_each(let_go);
         let lines = [&queues.prompt, &queues.front, &queues.back, &queues.maintenance];
         for line in lines.into_iter().chain([&queues.aged, &queues.due, &queues.awaited]) {
-            std::iter::from_fn(|| steal(line)).for_each(let_go);
+            std::iter::from_fn(|| look_and_take(line)).for_each(let_go);
         }
     }
 
@@ -478,7 +466,7 @@ where
 
     fn tell_enders(&self) {
         if self.pool.look().0 == 0 {
-            while let Some(ender) = steal(&self.enders) {
+            while let Some(ender) = look_and_take(&self.enders) {
                 ender.resolve(Ok(()));
             }
         }

@@ -5,7 +5,7 @@
 
 use super::answer::LaneError;
 use crate::flight::Completion;
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 use crate::sync::{Arc, OnceLock};
 use std::any::Any;
 
@@ -53,16 +53,6 @@ impl Room {
     pub(super) fn tell(&self) {
         while let Some(waiter) = take(&self.line) {
             waiter.resolve(Ok(()));
-        }
-    }
-}
-
-fn take(line: &Injector<Arc<Waiter>>) -> Option<Arc<Waiter>> {
-    loop {
-        match line.steal() {
-            Steal::Success(waiter) => return Some(waiter),
-            Steal::Empty => return None,
-            Steal::Retry => {}
         }
     }
 }

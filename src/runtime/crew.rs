@@ -15,7 +15,7 @@ use super::place::{LEVELS, Pool};
 use super::waiting::Line;
 use crate::observe::{Tally, WorkerCounters, WorkerId, WorkerKind};
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::queue::{Injector, Steal, Stealer, Worker as Queue};
+use crate::sync::queue::{Injector, Steal, Stealer, Worker as Queue, take};
 use crate::sync::thread::Thread;
 use crate::sync::{CachePadded, OnceLock, mutant, stat};
 
@@ -272,15 +272,11 @@ impl Crew {
 
     /// Takes one job of the shared queue of a level.
     pub(crate) fn take_one_injected(&self, level: usize) -> Option<Job> {
-        loop {
-            match self.injectors[level].steal() {
-                Steal::Success(job) => return Some(job),
-                Steal::Retry => {}
-                Steal::Empty => break,
-            }
+        let job = take(&self.injectors[level]);
+        if job.is_none() {
+            self.forget_hint(level);
         }
-        self.forget_hint(level);
-        None
+        job
     }
 
     fn forget_hint(&self, level: usize) {

@@ -9,7 +9,7 @@ use super::engine::Engine;
 use super::job::Job;
 use super::place::{LEVELS, Place, Priority};
 use super::waiting::Line;
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, look_and_take};
 use crate::sync::{CachePadded, Mutex, stat};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -237,7 +237,7 @@ impl Inline {
     fn pop(&self) -> Option<(Place, Job)> {
         let mut turn = self.turn.lock();
         if turn.streak < STREAK_MAX
-            && let Some(hot) = steal(&self.hot)
+            && let Some(hot) = look_and_take(&self.hot)
         {
             turn.streak += 1;
             return Some(hot);
@@ -247,27 +247,15 @@ impl Inline {
         let mut ready = ready.by_ref().fold(0, |set, level| set | 1 << level);
         while ready != 0 {
             let (level, after) = turn.cursor.choose(ready);
-            if let Some(found) = steal(&self.queues[level]) {
+            if let Some(found) = look_and_take(&self.queues[level]) {
                 turn.cursor = after;
                 turn.left[level] = turn.left[level].wrapping_add(1);
                 return Some(found);
             }
             ready &= !(1 << level);
         }
-        steal(&self.hot)
+        look_and_take(&self.hot)
     }
-}
-
-fn steal<T>(queue: &Injector<T>) -> Option<T> {
-    // To look costs no fence.
-    while !queue.is_empty() {
-        match queue.steal() {
-            Steal::Success(found) => return Some(found),
-            Steal::Empty => return None,
-            Steal::Retry => {}
-        }
-    }
-    None
 }
 
 impl Seeded {

@@ -13,7 +13,7 @@ use super::contain;
 use super::job::Job;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering, load_for_cas};
 use crate::sync::cell::UnsafeCell;
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 use crate::sync::{Arc, mutant, stat};
 use std::collections::VecDeque;
 use std::fmt;
@@ -258,13 +258,7 @@ impl Permits {
 
     /// One round: takes arrivals in, forgets who left, grants from the front as far as the permits go.
     fn grant(&self, line: &mut VecDeque<Arc<Waiter>>, granted: &mut Vec<Job>) {
-        loop {
-            match self.arrivals.steal() {
-                Steal::Success(waiter) => line.push_back(waiter),
-                Steal::Retry => {}
-                Steal::Empty => break,
-            }
-        }
+        line.extend(std::iter::from_fn(|| take(&self.arrivals)));
         let dead = self.dead.load(stat::Ordering::Relaxed);
         if dead > DEAD_MIN && dead as usize * 2 > line.len() {
             self.dead.store(0, stat::Ordering::Relaxed);
@@ -292,7 +286,7 @@ impl Drop for Permits {
             // SAFETY: nobody else has the permits any more.
             std::mem::take(unsafe { &mut *line })
         });
-        while let Steal::Success(waiter) = self.arrivals.steal() {
+        while let Some(waiter) = take(&self.arrivals) {
             line.push_back(waiter);
         }
         for waiter in line {

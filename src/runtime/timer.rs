@@ -10,7 +10,7 @@ use super::job::Job;
 use super::place::Place;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::sync::cell::UnsafeCell;
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 use crate::sync::thread::Thread;
 use crate::sync::{Arc, Mutex, OnceLock, mutant, stat};
 use std::cmp::Reverse;
@@ -188,16 +188,10 @@ impl Timer {
 
     fn take_in(&self, heap: &mut Heap) {
         self.inside.store(heap.entries.len() + 1, stat::Ordering::SeqCst);
-        loop {
-            match self.inbox.steal() {
-                Steal::Success(deadline) => {
-                    heap.arrivals += 1;
-                    let entry = Entry(deadline.at, heap.arrivals, deadline);
-                    heap.entries.push(Reverse(entry));
-                }
-                Steal::Retry => {}
-                Steal::Empty => return,
-            }
+        while let Some(deadline) = take(&self.inbox) {
+            heap.arrivals += 1;
+            let entry = Entry(deadline.at, heap.arrivals, deadline);
+            heap.entries.push(Reverse(entry));
         }
     }
 

@@ -14,7 +14,7 @@ use crate::flight::drop_contained;
 use crate::sync::Arc;
 use crate::sync::atomic::AtomicPtr;
 use crate::sync::epoch::{self, Guard};
-use crate::sync::queue::{Injector, Steal};
+use crate::sync::queue::{Injector, take};
 use crate::sync::stat::{AtomicBool, Ordering};
 use std::ptr;
 
@@ -108,16 +108,6 @@ impl<G> Drop for Limbo<G> {
         }
         if let Some(bag) = self.exchange(None) {
             bag.into_iter().for_each(drop_contained);
-        }
-    }
-}
-
-fn take<T>(queue: &Injector<T>) -> Option<T> {
-    loop {
-        match queue.steal() {
-            Steal::Success(item) => return Some(item),
-            Steal::Empty => return None,
-            Steal::Retry => {}
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::flight::catch;
 use crate::runtime::{Job, Place, Spawner};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::sync::queue::{Injector, Steal, Worker};
+use crate::sync::queue::{Injector, Worker, take};
 use crate::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -216,14 +216,7 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Crew<F
     }
 
     fn finish(&self) {
-        let mut bad = Vec::new();
-        loop {
-            match self.bad.steal() {
-                Steal::Success(one) => bad.push(one),
-                Steal::Retry => {}
-                Steal::Empty => break,
-            }
-        }
+        let mut bad: Vec<_> = std::iter::from_fn(|| take(&self.bad)).collect();
         bad.sort_unstable_by_key(|bad| bad.0);
         self.course.end(|elapsed| CountedReport { plan: self.plan.clone(), elapsed, bad });
     }
