@@ -191,13 +191,7 @@ impl Wait<'_> {
 
     fn inside(self) -> Waited {
         let mut leaves = self.foreign;
-        // Most of what a job waits for is run here: then nobody needs to know who waits.
-        if !leaves && self.help_out() {
-            return Waited::Resolved;
-        }
-        let path = active::path();
-        let parker = Parker::mine();
-        let waker = parker.waker();
+        let mut known = None;
         loop {
             if !leaves && self.help_out() {
                 return Waited::Resolved;
@@ -208,11 +202,17 @@ impl Wait<'_> {
             if self.timed_out() {
                 return Waited::TimedOut;
             }
+            // Most of what a job waits for is run here, and nobody needs to know who waits.
+            let (path, parker, waker) = known.get_or_insert_with(|| {
+                let parker = Parker::mine();
+                let waker = parker.waker();
+                (active::path(), parker, waker)
+            });
             let graph = graph::global();
             let entry = graph.map(|graph| graph.enter(path.clone(), (self.awaited.share)(), waker.clone()));
             // Registered before it is asked for: whoever opens a gate from now on nudges us.
             let free = watch(self.awaited.flight);
-            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(&path, (self.awaited.share)())) {
+            if let Some(cycle) = entry.as_ref().and_then(|entry| entry.cycle(path, (self.awaited.share)())) {
                 drop(entry);
                 return if self.done() { Waited::Resolved } else { deadlock(&cycle) };
             }
@@ -228,7 +228,7 @@ impl Wait<'_> {
             if free && !deep && !leaves {
                 continue;
             }
-            if (self.shot.register)(&waker) {
+            if (self.shot.register)(waker) {
                 return Waited::Resolved;
             }
             // What was waited for may need what the jobs here hold.
