@@ -4,6 +4,8 @@
 
 #[path = "seeded/random.rs"]
 mod random;
+#[path = "seeded/seeds.rs"]
+mod seeds;
 
 use random::Random;
 use shardrun::{
@@ -303,23 +305,7 @@ fn step(random: &mut Random, runtime: &Runtime, graphs: &mut [(DagHandle, Shared
     }
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn guard_7_random_graphs_end_as_the_model_says() {
-    // Planned panics are many; the first line of each is enough noise.
-    std::panic::set_hook(Box::new(|info| {
-        if info.payload().downcast_ref::<&str>() != Some(&"as planned") {
-            eprintln!("{info}");
-        }
-    }));
-    if let Some(seed) = number("SHARDRUN_SEED") {
-        return timeline(seed);
-    }
-    for seed in 0..number("SHARDRUN_SEEDS").unwrap_or(10_000) {
-        let outcome = std::panic::catch_unwind(|| timeline(seed));
-        assert!(outcome.is_ok(), "seed {seed}: run it alone with SHARDRUN_SEED={seed}");
-    }
+    seeds::each(10_000, timeline);
 }

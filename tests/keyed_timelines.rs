@@ -7,6 +7,8 @@
 mod keyed_world;
 #[path = "seeded/random.rs"]
 mod random;
+#[path = "seeded/seeds.rs"]
+mod seeds;
 
 use keyed_world::{Claim, KEYS, Outcome, Scene, Waits, World};
 use random::Random;
@@ -481,23 +483,7 @@ fn rest(scene: &Scene, runtime: &Runtime, (budget, room): (&Budget, &WorkBudget)
     assert_eq!(Arc::strong_count(&scene.alive), 1, "seed {seed}: a value or a job is left");
 }
 
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
 #[test]
 fn guard_7_timelines_of_caches_and_graphs_keep_every_promise() {
-    // Planned panics are many; the first line of each is enough noise.
-    std::panic::set_hook(Box::new(|info| {
-        if info.payload().downcast_ref::<&str>() != Some(&"as planned") {
-            eprintln!("{info}");
-        }
-    }));
-    if let Some(seed) = number("SHARDRUN_SEED") {
-        return timeline(seed);
-    }
-    for seed in 0..number("SHARDRUN_SEEDS").unwrap_or(if cfg!(debug_assertions) { 1_000 } else { 10_000 }) {
-        let outcome = std::panic::catch_unwind(|| timeline(seed));
-        assert!(outcome.is_ok(), "seed {seed}: run it alone with SHARDRUN_SEED={seed}");
-    }
+    seeds::each(if cfg!(debug_assertions) { 1_000 } else { 10_000 }, timeline);
 }
