@@ -330,12 +330,17 @@ impl Run {
         self.node(node).has_cold()?.joined.get()?.upgrade()
     }
 
+    /// Whether a node that has just noted what it waits for is to end: whoever said so before the note could not find it.
+    fn is_told_to_end(&self, node: u32) -> bool {
+        told_or_seen();
+        self.stopped().is_some() || self.node(node).load().is_cancelled()
+    }
+
     /// A node has asked for a computation, and is about to wait for it.
     pub(super) fn join(&self, node: u32, joined: &Arc<Joined>) {
         self.waits.store(true, Ordering::Relaxed);
         let _ = self.node(node).cold().joined.set(Arc::downgrade(joined));
-        told_or_seen();
-        if self.stopped().is_some() || self.node(node).load().is_cancelled() {
+        if self.is_told_to_end(node) {
             joined.leave();
         }
     }
@@ -344,8 +349,7 @@ impl Run {
     pub(super) fn stand(&self, node: u32, line: &Arc<InLine>) {
         self.waits.store(true, Ordering::Relaxed);
         let _ = self.node(node).cold().line.set(Arc::downgrade(line));
-        told_or_seen();
-        if self.stopped().is_some() || self.node(node).load().is_cancelled() {
+        if self.is_told_to_end(node) {
             line.leave();
         }
     }
