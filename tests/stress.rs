@@ -244,6 +244,22 @@ fn mourner(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool) -> u6
     removed
 }
 
+/// No edge is left, and no registration but of a file whose Source failed, was withdrawn or not asked for since; with that Source it counts.
+fn at_rest(stages: &Stages<Unruly>) {
+    let own = |number| (0..CLIENTS).map(move |owner| (owner, number));
+    let without: Vec<_> = own(OWN - 1).filter(|file| stages.try_get_source(file).is_none()).collect();
+    let occupied = stages.dependency_occupancy();
+    println!("{} registrations without Source, {without:?} have none", occupied.deferred);
+    assert!(occupied.deferred <= without.len(), "{occupied:?} although only {without:?} have no Source");
+    for file in without {
+        // It fails and panics at random, so seldom that a hundred in a row do not.
+        let came = (0..100).any(|_| answer("a Source at rest", stages.submit_request(Request::source(file))).is_some());
+        assert!(came, "{file:?} has no Source after a hundred requests");
+    }
+    stages.quiesce().expect("nothing waits for this thread");
+    assert_eq!(stages.dependency_occupancy(), Default::default(), "no edge is left at rest");
+}
+
 #[test]
 fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
     let seconds = setting("SHARDRUN_STRESS_SECONDS", 3);
@@ -290,7 +306,7 @@ fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
     println!("{sent} requests, {moved} batches, {contained} panics contained elsewhere than in stages");
     assert!(sent > 100 * seconds && moved > 10 * seconds, "the run did next to nothing");
     stages.quiesce().expect("nothing waits for this thread");
-    assert_eq!(stages.dependency_occupancy(), Default::default(), "no edge is left at rest");
+    at_rest(&stages);
     assert_eq!(stages.host().early.load(Ordering::Relaxed), 0, "an artifact went before its blocker");
     for ((file, generation, stage, _), runs) in stages.host().runs.lock().unwrap().iter() {
         assert!(*runs <= 1, "{stage} of the well-behaved {file:?} ran {runs} times at generation {generation}");

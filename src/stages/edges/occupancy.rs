@@ -39,7 +39,8 @@ impl<H: Host> Stages<H> {
         owners.iter().filter_map(|owner| catch(|| owner.file().clone()).ok()).collect()
     }
 
-    /// What the dependencies between files occupy. All is zero when nothing is under way.
+    /// What the dependencies between files occupy. All is zero when nothing is under way, but for registrations of files that have no
+    /// Source: it failed, was withdrawn, or nobody has asked for it since an edit.
     ///
     /// Looks at every file; what changes meanwhile may be counted or not.
     pub fn dependency_occupancy(&self) -> DependencyOccupancy {
