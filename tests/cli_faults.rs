@@ -4,11 +4,10 @@
 
 mod cli;
 
-use cli::{Tree, command, run};
+use cli::{Tree, command, run, unread};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::process::Stdio;
 
 const GOOD: [(&str, &str); 2] = [("a.rs", "fn a() {}\n"), ("z/b.py", "x = 1\n")];
 
@@ -167,15 +166,9 @@ fn a_full_disk_is_named_and_the_rest_goes_on() {
 fn a_closed_pipe_is_named_and_the_other_outputs_are_written() {
     let tree = Tree::new(&GOOD);
     let out = tree.beside("o");
-    let mut child = command()
-        .args(["index", "--outline", out.to_str().unwrap()])
-        .arg(tree.root())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let mut index = command();
+    index.args(["index", "--outline", out.to_str().unwrap()]).arg(tree.root());
+    let output = index.stdout(unread()).output().unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("shardrun: standard output: "), "{stderr}");
@@ -185,15 +178,7 @@ fn a_closed_pipe_is_named_and_the_other_outputs_are_written() {
 #[test]
 fn a_closed_standard_error_changes_nothing_else() {
     let tree = Tree::new(&GOOD);
-    let mut child = command()
-        .args(["index", "--json"])
-        .arg(tree.root())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stderr.take());
-    let output = child.wait_with_output().unwrap();
+    let output = command().args(["index", "--json"]).arg(tree.root()).stderr(unread()).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     assert!(String::from_utf8(output.stdout).unwrap().contains("\"files\":2"));
 }

@@ -6,7 +6,7 @@ mod cli;
 #[path = "cli/watching.rs"]
 mod watching;
 
-use cli::{Tree, command};
+use cli::{Tree, command, unread};
 use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -245,15 +245,9 @@ fn another_directory_in_the_place_of_the_root_is_indexed_afresh() {
 #[test]
 fn a_reader_that_has_gone_ends_it() {
     let tree = small();
-    let mut child = command()
-        .args(["index", "--watch", "--json", "--no-progress"])
-        .arg(tree.root())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    drop(child.stdout.take());
-    let output = child.wait_with_output().unwrap();
+    let mut watch = command();
+    watch.args(["index", "--watch", "--json", "--no-progress"]).arg(tree.root());
+    let output = watch.stdout(unread()).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(String::from_utf8(output.stderr).unwrap().contains("shardrun: standard output: "));
 }

@@ -17,7 +17,7 @@ const O_NONBLOCK: i32 = 0o4000;
 fn more_commands_than_there_is_room_for_start_as_others_end() {
     let mut file = String::new();
     for at in 0..80 {
-        _ = writeln!(file, "[tasks.t{at}]\ncommand = 'echo x >> log; test {at} != 7'\nretries = 1");
+        _ = writeln!(file, "[tasks.t{at}]\ncommand = 'echo x >> log; sleep 0.3; test {at} != 7'\nretries = 1");
     }
     file = file.replace("retries = 1", "retries = { times = 1, wait = '1ms' }");
     let tasks = Tasks::new(&file);

@@ -5,7 +5,6 @@ use shardrun::{
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::Duration;
 
 struct Random(u64);
 
@@ -234,11 +233,12 @@ fn a_counted_run_keeps_to_the_plans_concurrency_and_gives_way() {
     let runtime = Runtime::builder().workers(1).build().unwrap();
     let (done, seen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (count, look, note) = (done.clone(), done, seen.clone());
-    let run = CountedRun::new(plan).unwrap().start(&runtime, move |_| {
-        count.fetch_add(1, Ordering::Relaxed);
-        std::thread::sleep(Duration::from_micros(50));
-    });
+    // The worker waits until both are queued.
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    runtime.execute(move || _ = gate.recv()).unwrap();
+    let run = CountedRun::new(plan).unwrap().start(&runtime, move |_| _ = count.fetch_add(1, Ordering::Relaxed));
     runtime.execute(move || note.store(look.load(Ordering::Relaxed), Ordering::Relaxed)).unwrap();
+    drop(open);
     run.wait().unwrap();
     assert!(seen.load(Ordering::Relaxed) < 200, "after {} tasks", seen.load(Ordering::Relaxed));
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread::scope;
 use std::time::Duration;
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 fn small(workers: usize) -> Runtime {
     Runtime::builder().workers(workers).io_threads(1).build().expect("a small runtime starts")

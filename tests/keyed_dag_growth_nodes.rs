@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What has not come after this long never will.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 fn small(workers: usize) -> Runtime {
     Runtime::builder().workers(workers).io_threads(1).build().unwrap()

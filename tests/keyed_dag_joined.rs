@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// What has not come after this long never will.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 fn inline() -> Runtime {
     Runtime::builder().driver(Driver::Inline).build().unwrap()

@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// What has not come after this long never will.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(300);
 
 /// A graph whose second node runs such a graph in turn and waits for it, so many deep. How deep it came, or why no further.
 fn nest(dags: &Dags, left: usize) -> Result<usize, Interrupt> {

@@ -18,7 +18,7 @@ use std::thread::{scope, yield_now};
 use std::time::{Duration, Instant};
 
 /// What has not come after this long never will.
-const SOON: Duration = Duration::from_secs(60);
+const SOON: Duration = Duration::from_secs(300);
 const GATES: [DagGate; 3] = [DagGate::Sequential, DagGate::OnSuccess, DagGate::OnAdmission];
 
 /// Something that must not be left over.

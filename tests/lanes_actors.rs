@@ -15,7 +15,7 @@ const READ: LaneKind = LaneKind::PureRead;
 const HEAVY: LaneKind = LaneKind::HeavyInit;
 const WRITE: LaneKind = LaneKind::Mutating;
 const COMMIT: LaneKind = LaneKind::MaintenanceCommit;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 fn threads<C: Send + Sync + 'static>(pool: usize) -> (Runtime, Lanes<u32, C>) {
     let runtime = Runtime::builder().workers(pool).io_threads(1).build().unwrap();

@@ -13,7 +13,7 @@ use support::{Bench, Log};
 
 const READ: LaneKind = LaneKind::PureRead;
 const WRITE: LaneKind = LaneKind::Mutating;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 fn threads(pool: usize) -> (Runtime, Lanes<u32, Log>) {
     let runtime = Runtime::builder().workers(pool).io_threads(1).build().unwrap();

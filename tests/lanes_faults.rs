@@ -20,7 +20,7 @@ const HEAVY: LaneKind = LaneKind::HeavyInit;
 const WRITE: LaneKind = LaneKind::Mutating;
 const COMMIT: LaneKind = LaneKind::MaintenanceCommit;
 const DRAIN: CoalesceKey = CoalesceKey::WATCHER_DRAIN;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 fn threads(pool: usize) -> (Runtime, Lanes<u32, ()>) {
     let runtime = Runtime::builder().workers(pool).io_threads(1).build().unwrap();

@@ -20,7 +20,7 @@ use support::Bench;
 
 const READ: LaneKind = LaneKind::PureRead;
 const WRITE: LaneKind = LaneKind::Mutating;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 thread_local! {
     static LANES: RefCell<Option<Lanes<Restless, u32>>> = const { RefCell::new(None) };

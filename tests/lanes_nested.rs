@@ -19,7 +19,7 @@ use support::{Bench, Gate, Log};
 
 const READ: LaneKind = LaneKind::PureRead;
 const WRITE: LaneKind = LaneKind::Mutating;
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(300);
 
 /// What a read of a chain does once its gate is open and the next one is submitted.
 #[derive(Clone, Copy)]

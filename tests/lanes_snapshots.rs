@@ -72,6 +72,19 @@ fn s106_a_look_at_liveness_never_waits() {
     for key in 0..100 {
         lanes.register(key, Log::default());
     }
+    // The median of many.
+    let looks = |lanes: &Lanes<u32, Log>| {
+        let mut took: Vec<Duration> = (0..20_000)
+            .map(|_| {
+                let begun = Instant::now();
+                std::hint::black_box(lanes.liveness());
+                begun.elapsed()
+            })
+            .collect();
+        took.sort();
+        took[took.len() / 2]
+    };
+    let alone = looks(&lanes);
     let stop = Arc::new(AtomicBool::new(false));
     std::thread::scope(|scope| {
         let (lanes, flag) = (&lanes, stop.clone());
@@ -82,17 +95,10 @@ fn s106_a_look_at_liveness_never_waits() {
                 lanes.submit(&key, lanes.job(READ, |_| ())).detach();
             }
         });
-        let mut took: Vec<Duration> = (0..20_000)
-            .map(|_| {
-                let begun = Instant::now();
-                std::hint::black_box(lanes.liveness());
-                begun.elapsed()
-            })
-            .collect();
+        let beside = looks(lanes);
         stop.store(true, Ordering::Relaxed);
-        took.sort();
         // The machine may take the thread away at any time; a lock would show in the median.
-        assert!(took[took.len() / 2] < Duration::from_micros(20), "{:?}", took[took.len() / 2]);
+        assert!(beside < Duration::from_micros(20) + 20 * alone, "{beside:?}, and {alone:?} alone");
     });
 }
 

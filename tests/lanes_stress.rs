@@ -12,6 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+/// What has not come after this long never will.
+const SOON: Duration = Duration::from_secs(300);
+
 struct Random(u64);
 
 impl Random {
@@ -329,7 +332,7 @@ fn b20_reads_that_submit_reads_without_end_do_not_keep_a_due_writer_out() {
         let stop = Arc::new(AtomicBool::new(false));
         (0..16).for_each(|_| read_on(&lanes, &stop));
         for writer in 0..3 {
-            let write = lanes.submit(&0, lanes.job(LaneKind::Mutating, |_| ())).wait_timeout(Duration::from_secs(60));
+            let write = lanes.submit(&0, lanes.job(LaneKind::Mutating, |_| ())).wait_timeout(SOON);
             assert!(matches!(write, Some(Ok(()))), "round {round}, writer {writer}: {write:?}");
         }
         stop.store(true, Ordering::Relaxed);
@@ -350,7 +353,7 @@ fn b20_reads_that_submit_reads_without_end_let_every_other_lane_run() {
             (0..16).for_each(|_| read_on(&lanes, &stop));
             let job = lanes.job(lane, |_| ());
             let mut other = lanes.submit(&0, if maintenance { job.maintenance() } else { job });
-            let ran = other.wait_timeout(Duration::from_secs(20));
+            let ran = other.wait_timeout(SOON);
             stop.store(true, Ordering::Relaxed);
             lanes.shutdown();
             assert!(matches!(ran, Some(Ok(()))), "{lane:?}, maintenance {maintenance}: {ran:?}");

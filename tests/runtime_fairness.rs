@@ -27,7 +27,7 @@ fn within(limit: Duration, round: impl FnOnce() + Send + 'static) {
 
 #[test]
 fn b01_no_wake_is_lost_when_work_comes_as_all_go_to_sleep() {
-    within(Duration::from_secs(120), || {
+    within(Duration::from_secs(900), || {
         let runtime = small(2);
         for _ in 0..10_000 {
             let (sender, receiver) = channel();
@@ -38,7 +38,8 @@ fn b01_no_wake_is_lost_when_work_comes_as_all_go_to_sleep() {
                 }
             });
             for _ in 0..2 {
-                receiver.recv_timeout(Duration::from_secs(1)).expect("a task ran within a second");
+                // Nothing else happens here that could wake a worker for a task whose own wake was lost.
+                receiver.recv_timeout(SOON).expect("a worker was woken for it");
             }
         }
     });
@@ -46,7 +47,7 @@ fn b01_no_wake_is_lost_when_work_comes_as_all_go_to_sleep() {
 
 #[test]
 fn b06_work_for_another_pool_is_never_left_as_its_last_worker_leaves() {
-    within(Duration::from_secs(120), || {
+    within(Duration::from_secs(900), || {
         let runtime = small(1);
         let (done, end) = channel();
         let inner = runtime.clone();
@@ -55,12 +56,12 @@ fn b06_work_for_another_pool_is_never_left_as_its_last_worker_leaves() {
                 for _ in 0..10_000 {
                     let (sender, receiver) = channel();
                     inner.execute_on(Place::io(Priority::Interactive), move || sender.send(()).unwrap()).unwrap();
-                    receiver.recv_timeout(Duration::from_secs(1)).expect("an I/O thread took it within a second");
+                    receiver.recv_timeout(SOON).expect("an I/O thread took it");
                 }
                 done.send(()).unwrap();
             })
             .unwrap();
-        end.recv_timeout(Duration::from_secs(100)).expect("all rounds end");
+        end.recv().expect("all rounds end");
     });
 }
 

@@ -26,7 +26,7 @@ const THREADS: u64 = 3;
 const ROUND: usize = 250_000;
 const LIMIT: u32 = 2;
 const UNITS: u32 = 32;
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(300);
 
 struct Random(u64);
 

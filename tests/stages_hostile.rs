@@ -67,7 +67,7 @@ fn who_is_yet_to_be_told_of_a_failure_is_not_superseded_by_a_retry() {
     }
 }
 
-const WATCHDOG: Duration = Duration::from_secs(5);
+const WATCHDOG: Duration = Duration::from_secs(300);
 
 fn seconds() -> u64 {
     std::env::var("SHARDRUN_STRESS_SECONDS").ok().and_then(|value| value.parse().ok()).unwrap_or(2)

@@ -5,7 +5,7 @@ mod host;
 
 use host::{Act, Files, Gate, driven, threads};
 use shardrun::{Budget, Driver, Interrupt, Moved, Removed, Request, Runtime, Stage, StageError, StageValue, Stages};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 fn a() -> String {
     "a".to_owned()
@@ -273,12 +273,10 @@ fn a_reset_of_sixty_busy_files_answers_everybody_at_once() {
     let stages = Stages::new(&runtime, host);
     let handles: Vec<_> = (0..60).map(|n| stages.submit_request(Request::artifact(n.to_string(), 1))).collect();
     gate.arrived(4);
-    let begun = Instant::now();
     assert_eq!(stages.reset(), 60);
     for handle in handles {
-        assert!(matches!(handle.wait(), Err(StageError::Shutdown)));
+        assert!(matches!(handle.wait(), Err(StageError::Shutdown)), "before the gate opens, whatever runs");
     }
-    assert!(begun.elapsed() < Duration::from_secs(2), "whatever runs");
     gate.open();
 }
 

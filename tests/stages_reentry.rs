@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(300);
 
 fn a() -> String {
     "a".into()
@@ -288,7 +288,7 @@ fn destructors_of_payloads_may_use_the_scheduler_in_every_way() {
         let stages = Stages::new(&runtime, host);
         *stages.host().0.lock().unwrap() = Some(stages.clone());
         let (inner, depth) = (stages.clone(), Mutex::new(HashSet::new()));
-        *CLINGING.lock().unwrap() = Some(Arc::new(move || {
+        let action: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
             // Not inside one another for ever.
             let me = std::thread::current().id();
             if !depth.lock().unwrap().insert(me) {
@@ -314,7 +314,8 @@ fn destructors_of_payloads_may_use_the_scheduler_in_every_way() {
                 _ => _ = inner.dependency_occupancy(),
             }
             depth.lock().unwrap().remove(&me);
-        }));
+        });
+        *CLINGING.lock().unwrap() = Some(action.clone());
         // What is replaced is dropped once no thread is pinned that was then, so it may take more rounds on a busy machine.
         let deeds = || stages.host().1.load(Ordering::Relaxed);
         for round in (0..40_000).take_while(|&round| round < 400 || deeds() <= 400) {
@@ -326,6 +327,11 @@ fn destructors_of_payloads_may_use_the_scheduler_in_every_way() {
         }
         assert!(deeds() > 400);
         *CLINGING.lock().unwrap() = None;
+        // A destructor on another thread may still be at it.
+        while Arc::strong_count(&action) > 1 {
+            std::thread::yield_now();
+        }
+        drop(action);
         assert_eq!(stages.quiesce_within(WATCHDOG), Ok(true));
         let roots = std::mem::take(&mut *stages.host().2.lock().unwrap());
         drop(roots);

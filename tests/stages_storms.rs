@@ -8,7 +8,7 @@ use shardrun::{Budget, Dependencies, Pool, Request, Stages};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(300);
 
 /// Xorshift, whose seed is printed when a test fails.
 struct Random(u64);

@@ -19,7 +19,7 @@ const GROUP: u64 = 5;
 /// Files that anybody edits, re-homes and removes.
 const FLEETING: u64 = 6;
 /// No answer for this long is a hang.
-const WATCHDOG: Duration = Duration::from_secs(20);
+const WATCHDOG: Duration = Duration::from_secs(300);
 
 type File = (u64, u64);
 
@@ -195,10 +195,11 @@ fn client(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool, sent: 
 }
 
 /// Moves the whole group from number to number, all members at once.
-fn batches(stages: &Stages<Unruly>, stop: &AtomicBool) -> u64 {
+fn batches(stages: &Stages<Unruly>, stop: &AtomicBool, moves: &AtomicU64) {
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {
         number += 1;
+        moves.fetch_add(1, Ordering::Relaxed);
         let requests = (0..GROUP).rev().map(|member| Request::source((CLIENTS, member)).text(number));
         let mut batch = stages.submit_batch_atomic(requests);
         for result in batch.wait() {
@@ -208,13 +209,12 @@ fn batches(stages: &Stages<Unruly>, stop: &AtomicBool) -> u64 {
             }
         }
     }
-    number
 }
 
 /// One of those who edit, ask for, re-home and remove the fleeting files, and see that the numbers of their lives rise.
-fn mourner(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool) -> u64 {
+fn mourner(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool, removals: &AtomicU64) {
     let mut random = Random(seed ^ mix(id << 32));
-    let (mut removed, mut text) = (0, id << 32);
+    let mut text = id << 32;
     let mut seen = vec![None; FLEETING as usize];
     while !stop.load(Ordering::Relaxed) {
         let number = random.below(FLEETING);
@@ -236,12 +236,11 @@ fn mourner(stages: &Stages<Unruly>, id: u64, seed: u64, stop: &AtomicBool) -> u6
                 let older = &mut seen[number as usize];
                 let version = stages.try_get_witnessed_source(&file).map(|(_, witness)| witness.version());
                 assert!(version.is_none() || version > *older, "a later life of {file:?} has a smaller number");
-                removed += u64::from(stages.remove(&file) == Removed::Gone);
+                removals.fetch_add(u64::from(stages.remove(&file) == Removed::Gone), Ordering::Relaxed);
                 *older = version.or(*older);
             }
         }
     }
-    removed
 }
 
 /// No edge is left, and no registration but of a file whose Source failed, was withdrawn or not asked for since; with that Source it counts.
@@ -274,32 +273,39 @@ fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
     let runtime = Runtime::builder().workers(3).io_threads(1).build().expect("a runtime of three workers");
     let stages = Stages::new(&runtime, Unruly::default());
     let (stop, sent) = (AtomicBool::new(false), AtomicU64::new(0));
-    let moved = std::thread::scope(|scope| {
+    let (moves, removals) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CLIENTS)
             .map(|id| {
                 let (stages, stop, sent) = (&stages, &stop, &sent);
                 scope.spawn(move || client(stages, id, seed, stop, sent))
             })
             .collect();
-        let mover = scope.spawn(|| batches(&stages, &stop));
+        let mover = scope.spawn(|| batches(&stages, &stop, &moves));
         let mourners: Vec<_> = (0..2)
             .map(|id| {
-                let (stages, stop) = (&stages, &stop);
-                scope.spawn(move || mourner(stages, id, seed, stop))
+                let (stages, stop, removals) = (&stages, &stop, &removals);
+                scope.spawn(move || mourner(stages, id, seed, stop, removals))
             })
             .collect();
         let begun = Instant::now();
-        while begun.elapsed() < Duration::from_secs(seconds) && !clients.iter().any(|c| c.is_finished()) {
+        let enough = || {
+            let done = |count: &AtomicU64, least| count.load(Ordering::Relaxed) > least * seconds;
+            done(&sent, 100) && done(&moves, 10) && done(&removals, 10)
+        };
+        let over = |time: Duration| time >= Duration::from_secs(seconds) && (enough() || time > WATCHDOG);
+        let failed = || clients.iter().any(|c| c.is_finished()) || mover.is_finished();
+        while !over(begun.elapsed()) && !failed() && !mourners.iter().any(|mourner| mourner.is_finished()) {
             std::thread::park_timeout(Duration::from_millis(50));
         }
         stop.store(true, Ordering::Relaxed);
         for client in clients {
             client.join().expect("no client failed");
         }
-        let removed: u64 = mourners.into_iter().map(|mourner| mourner.join().expect("no mourner failed")).sum();
-        (mover.join().expect("the mover did not fail"), removed)
+        mourners.into_iter().for_each(|mourner| mourner.join().expect("no mourner failed"));
+        mover.join().expect("the mover did not fail");
     });
-    let (moved, removed) = moved;
+    let (moved, removed) = (moves.into_inner(), removals.into_inner());
     println!("{removed} removals");
     assert!(removed > 10 * seconds, "hardly anything was removed");
     let (sent, contained) = (sent.load(Ordering::Relaxed), contained_panics() - contained);
@@ -315,7 +321,7 @@ fn random_clients_on_real_threads_see_nothing_stale_torn_or_lost() {
     let known = stages.len();
     assert_eq!((stages.reset(), stages.len(), stages.counters().overlaid), (known, 0, 0));
     drop(stages);
-    assert_eq!(runtime.shutdown_within(Duration::from_secs(10)).running, 0, "every thread ends in time");
+    assert_eq!(runtime.shutdown_within(WATCHDOG).running, 0, "every thread ends in time");
 }
 
 /// Clients of a scheduler that is reset, stopped and restarted all the time: each is answered, and no edit from another text.
@@ -384,5 +390,5 @@ fn s48_clients_of_a_scheduler_that_is_reset_all_the_time_are_answered() {
     let known = stages.len();
     assert_eq!((stages.reset(), stages.counters().overlaid, stages.is_empty()), (known, 0, true));
     drop(stages);
-    assert_eq!(runtime.shutdown_within(Duration::from_secs(10)).running, 0, "every thread ends in time");
+    assert_eq!(runtime.shutdown_within(WATCHDOG).running, 0, "every thread ends in time");
 }

@@ -92,6 +92,23 @@ fn hears_signals(command: &mut Command) {
 #[cfg(not(unix))]
 fn hears_signals(_: &mut Command) {}
 
+/// A pipe that nobody reads from any more, from the first moment on.
+#[cfg(unix)]
+pub(crate) fn unread() -> std::io::PipeWriter {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    // What another test starts just now may have a copy for a moment.
+    loop {
+        let mut asked = [PollFd::new(&writer, PollFlags::empty())];
+        poll(&mut asked, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap();
+        if asked[0].revents().contains(PollFlags::ERR) {
+            return writer;
+        }
+        std::thread::yield_now();
+    }
+}
+
 /// What a run left behind.
 pub(crate) struct Ran {
     pub(crate) status: i32,

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// What has not come after this long never will.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_secs(300);
 /// A variable that all processes of a run inherit, and by which they are found.
 const MARK: &str = "SHARDRUN_TEST_MARK";
 

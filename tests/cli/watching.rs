@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// Nothing takes as long unless it will never come.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `shardrun index --watch --json`, from the moment on at which it watches.
 pub(crate) struct Watching {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 /// What has not come after this long never will.
-pub(crate) const SOON: Duration = Duration::from_secs(20);
+pub(crate) const SOON: Duration = Duration::from_secs(300);
 
 /// A runtime of `workers` and one I/O thread.
 pub(crate) fn small(workers: usize) -> Runtime {

@@ -183,7 +183,7 @@ pub(crate) fn driven(host: &Files) -> (Runtime, Stages<Files>) {
 pub(crate) struct Gate(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
 /// What no test may ever wait for: a wait that lasts longer has been lost.
-const LOST: Duration = Duration::from_secs(20);
+const LOST: Duration = Duration::from_secs(300);
 
 impl Gate {
     /// Arrives, and stays until the gate is open.
