@@ -10,7 +10,7 @@
 
 use super::active::Path;
 use super::target::{FlightId, FlightRef};
-use crate::sync::stat::{AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicUsize, Ordering, fence};
 use crate::sync::{Arc, Mutex, mutant};
 use std::collections::HashSet;
 use std::task::Waker;
@@ -42,7 +42,7 @@ pub(crate) struct WaitGraph {
 pub(crate) type Cycle = Vec<Arc<dyn FlightRef>>;
 
 impl WaitGraph {
-    /// Registers a wait until the entry is dropped.
+    /// Registers a wait until the entry is dropped. What is queued by then, and may be run by who waits, he looks for after this.
     pub(crate) fn enter(&self, path: Path, target: Arc<dyn FlightRef>, nudge: Waker) -> Entry<'_> {
         // ordering: who makes something claimable after our `watch` sees this count, since `watch` and its own step change one
         // word, in that order.
@@ -51,6 +51,10 @@ impl WaitGraph {
         state.numbers += 1;
         let number = state.numbers;
         state.waits.push(Wait { number, path, target, nudge });
+        drop(state);
+        if !mutant("graph.enter_no_fence") {
+            stands_then_looks();
+        }
         Entry { graph: self, number }
     }
 
@@ -69,6 +73,16 @@ impl WaitGraph {
         for waker in wakers {
             waker.wake();
         }
+    }
+
+    /// As [`nudge`](Self::nudge), for a thread that is about to block, and whose place nobody takes: what it has queued may be for
+    /// those who wait to run.
+    #[cold]
+    pub(crate) fn nudge_for_queued(&self) {
+        if !mutant("graph.block_no_fence") {
+            queued_then_looks();
+        }
+        self.nudge();
     }
 
     /// The wait that a flight on some thread's stack is held up by.
@@ -93,6 +107,19 @@ impl WaitGraph {
         }
         true
     }
+}
+
+/// Between the entry of a thread that waits and its look for what is queued.
+fn stands_then_looks() {
+    // ordering: pairs with `queued_then_looks`. If this is first, who blocks sees that somebody waits, and has him look again; else
+    // who waits sees what was queued.
+    fence(Ordering::SeqCst);
+}
+
+/// Between what a thread has queued and its look for those who wait, before it blocks.
+fn queued_then_looks() {
+    // ordering: pairs with `stands_then_looks`, see there.
+    fence(Ordering::SeqCst);
 }
 
 /// A wait in the graph; dropping it takes it out.

@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::sync::mutant;
 use std::cell::RefCell;
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -46,13 +47,15 @@ pub(crate) fn holds(source: usize) -> bool {
 }
 
 /// What a thread has lent because it sleeps: taken back when this is dropped, one by one, of each source one at most.
-pub(super) struct Lent(Vec<Rc<dyn Lends>>);
+pub(crate) struct Lent(Vec<Rc<dyn Lends>>);
 
 /// Lends everything that is held here.
-pub(super) fn lend() -> Lent {
+pub(crate) fn lend() -> Lent {
     let mut held = HELD.try_with(|held| held.borrow().clone()).unwrap_or_default();
     // Who takes several back has some and waits for others: in one order everywhere, so that no two wait for each other.
-    held.sort_by_key(|held| held.source());
+    if !mutant("held.in_any_order") {
+        held.sort_by_key(|held| held.source());
+    }
     held.iter().for_each(|held| held.lend());
     Lent(held)
 }

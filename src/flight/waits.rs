@@ -69,6 +69,14 @@ pub(crate) fn nudge() {
     }
 }
 
+/// Nudges them since what this thread has queued may be for them to run: it is about to block, and nobody takes its place.
+#[cold]
+fn nudge_for_queued() {
+    if let Some(graph) = graph::global() {
+        graph.nudge_for_queued();
+    }
+}
+
 /// The report of a wait for a flight that this thread executes further down.
 pub(crate) fn self_wait(flight: &dyn FlightRef) -> WaitCycle {
     let between = active::waits_since(flight.id());
@@ -89,7 +97,7 @@ fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
     let waker = parker.waker();
     while !(shot.register)(&waker) {
         // A worker of some other runtime, perhaps, which is not inside a job: a spare takes its place all the same.
-        if !runtime::blocking(|| parker.park_until(deadline)) {
+        if !runtime::blocking_or(nudge_for_queued, || parker.park_until(deadline)) {
             return (shot.done)();
         }
     }
@@ -239,8 +247,7 @@ impl Wait<'_> {
                 // Where no spare takes its place, its own runtime may be who is needed: it helps then.
                 leaves = runtime::blocking_if_lent(park).is_some();
             } else if !(free && deep) {
-                // Without a spare, what is queued here may be for others to run.
-                runtime::blocking_or(nudge, park);
+                runtime::blocking_or(nudge_for_queued, park);
             } else if runtime::blocking_if_lent(park).is_none() {
                 return if self.done() { Waited::Resolved } else { Waited::GivenUp(Interrupt::TooDeep) };
             }

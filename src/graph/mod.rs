@@ -15,7 +15,7 @@ mod ids;
 mod jobserver;
 mod machine;
 mod names;
-mod nested;
+pub(crate) mod nested;
 mod observer;
 mod outcome;
 mod plan;

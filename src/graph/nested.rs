@@ -6,9 +6,8 @@
 #![forbid(unsafe_code)]
 
 use crate::runtime::Job;
-use crate::sync::Arc;
-use crate::sync::atomic::{Ordering, fence};
 use crate::sync::queue::{Injector, take};
+use crate::sync::{Arc, mutant};
 
 pub(crate) struct Nested(Injector<Job>);
 
@@ -34,11 +33,9 @@ impl Nested {
         found
     }
 
-    /// Whether a job lies here, for who stands among those who wait already.
+    /// Whether a job lies here. Who asks stands among those who wait already: so either he sees it, or he is nudged by the thread that
+    /// has laid it here and blocks.
     pub(crate) fn has_one(&self) -> bool {
-        // ordering: pairs with the barrier of who blocks where no spare takes its place, and nudges then. If that job was laid here
-        // first, it is seen; else the one that blocks sees this thread stand, and has it look again.
-        fence(Ordering::SeqCst);
         !self.0.is_empty()
     }
 }
@@ -56,7 +53,9 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if let Some(nested) = self.0.take() {
+        if let Some(nested) = self.0.take()
+            && !mutant("nested.ticket_keeps_its_job")
+        {
             drop(take(&nested.0));
         }
     }

@@ -9,7 +9,7 @@
 use crate::flight::{Asleep, Completion, Entered, HeldScope, Lends, holds, trampoline};
 use crate::runtime::{Acquire, Job, Permits, Place, Spawner, Waiting, blocking_if_lent};
 use crate::sync::atomic::{Ordering, fence};
-use crate::sync::{Arc, OnceLock};
+use crate::sync::{Arc, OnceLock, mutant};
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
@@ -94,7 +94,8 @@ impl CpuConcurrencySemaphore {
         }
     }
 
-    fn permit(&self) -> CpuPermit {
+    /// A permit that is the caller's already.
+    pub(crate) fn permit(&self) -> CpuPermit {
         CpuPermit { semaphore: self.clone(), own: true }
     }
 
@@ -109,7 +110,7 @@ impl CpuConcurrencySemaphore {
         if self.is_lent_here() { Some(CpuPermit { semaphore: self.clone(), own: false }) } else { self.try_acquire() }
     }
 
-    fn address(&self) -> usize {
+    pub(crate) fn address(&self) -> usize {
         Arc::as_ptr(&self.permits).addr()
     }
 
@@ -117,14 +118,18 @@ impl CpuConcurrencySemaphore {
         holds(self.address())
     }
 
-    /// A permit for a body that has slept and goes on. None where only this thread could run who has the permits: rather one body
-    /// too many than none at all.
-    fn take_again(&self) -> bool {
+    /// A permit for a body that has slept and goes on; `sleeps` calls what it is given, which waits, or says that it must not.
+    /// None where only this thread could run who has the permits: rather one body too many than none at all.
+    pub(crate) fn take_again(&self, sleeps: impl FnOnce(&dyn Fn()) -> bool) -> bool {
+        if mutant("semaphore.goes_on_without") {
+            return false;
+        }
         if self.permits.try_acquire(1) {
             return true;
         }
         let Some((grant, waiting)) = self.stand_in_line() else { return true };
-        blocking_if_lent(|| grant.wait_here(None)).is_some() || !self.permits.abandon(&waiting)
+        let has_slept = sleeps(&|| _ = grant.wait_here(None));
+        has_slept || !(self.permits.abandon(&waiting) || mutant("semaphore.gives_up_what_it_was_granted"))
     }
 
     /// For a worker that has come to a task: runs `body` here with a permit, or has it queued at `place` once there is one, and
@@ -261,14 +266,14 @@ struct Held {
 
 impl Lends for Held {
     fn lend(&self) {
-        if self.own.get() {
+        if self.own.get() && !mutant("semaphore.keeps_it_asleep") {
             self.semaphore.permits.release(1);
         }
     }
 
     fn take_back(&self) {
-        if self.own.get() {
-            self.own.set(self.semaphore.take_again());
+        if self.own.get() && !mutant("semaphore.keeps_it_asleep") {
+            self.own.set(self.semaphore.take_again(|wait| blocking_if_lent(wait).is_some()));
         }
     }
 

@@ -1,6 +1,7 @@
 //! A claimed execution: counted while it runs, and ended if the engine's own code unwinds before its waiters were told.
 //! It does not know what is executed.
 
+use super::counters::Counters;
 use super::error::StageError;
 use super::host::{Host, Stage};
 use super::origin::Origin;
@@ -8,6 +9,7 @@ use super::revision::StageFlight;
 use super::run::{Outcome, tell};
 use super::slot::Slot;
 use crate::flight::{FirstWaiter, Interrupt, StateWord, contained, in_the_engine};
+use crate::sync::mutant;
 use std::cell::{Cell, RefCell};
 
 crate::sync::local! {
@@ -42,11 +44,22 @@ fn leave(scheduler: u64, before: u64) {
 }
 
 /// Claims an execution, if it is free and wanted: then it is to be [held](hold).
-///
-/// It is counted before the claim can be seen. So who finds it claimed, or ended since, finds it counted too.
 #[inline]
 pub(crate) fn claim<H: Host>(slot: &Slot<H>, word: &StateWord) -> bool {
-    let here = slot.shared().counters.here();
+    claim_counted(&slot.shared().counters, word)
+}
+
+/// As [`claim`]. It is counted before the claim can be seen; so who finds it claimed, or ended since, finds it counted too.
+#[inline]
+pub(crate) fn claim_counted(counters: &Counters, word: &StateWord) -> bool {
+    if mutant("claim.count_after") {
+        let is_won = word.claim_wanted().is_ok();
+        if is_won {
+            counters.here().one(|counts| &counts.claims);
+        }
+        return is_won;
+    }
+    let here = counters.here();
     here.one(|counts| &counts.claims);
     let is_won = word.claim_wanted().is_ok();
     if !is_won {

@@ -7,8 +7,8 @@
 
 use super::sequencer::SequencerCounters;
 use crate::runtime::{own_stripe, own_stripes, stripe, stripes};
-use crate::sync::CachePadded;
-use crate::sync::stat::{AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{CachePadded, mutant};
 
 /// Lines of one thread that there are at most.
 const OWNED_MAX: usize = 64;
@@ -64,8 +64,13 @@ impl Here<'_> {
 
 impl Counters {
     pub(crate) fn new() -> Self {
+        Self::of(own_stripes().min(OWNED_MAX), stripes().min(SHARED_MAX))
+    }
+
+    /// With so many lines of one thread, and so many (not zero) of several.
+    pub(crate) fn of(owned: usize, shared: usize) -> Self {
         let lines = |count| (0..count).map(|_| CachePadded::default()).collect();
-        Self { owned: lines(own_stripes().min(OWNED_MAX)), shared: lines(stripes().min(SHARED_MAX)) }
+        Self { owned: lines(owned), shared: lines(shared) }
     }
 
     /// Where the calling thread counts.
@@ -80,6 +85,30 @@ impl Counters {
     #[cold]
     fn with_others(&self) -> Here<'_> {
         Here { counts: &self.shared[stripe(self.shared.len())], is_mine: false }
+    }
+
+    /// Whether nothing ran all the while that `looks` took, which finds out whether anything that is wanted is left to run.
+    ///
+    /// # Errors
+    /// Those of `looks`.
+    pub(crate) fn is_still<E>(&self, looks: impl FnOnce() -> Result<bool, E>) -> Result<bool, E> {
+        let too_early = mutant("quiesce.begun_first").then(|| self.begun());
+        // First those that are over, last those that were begun, or about to be: if they are as many, nothing ran in between.
+        let ended = self.ended();
+        Ok(looks()? && too_early.unwrap_or_else(|| self.begun()) == ended)
+    }
+
+    /// Whether something is claimed, for whomever, or about to be.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.begun() != self.ended()
+    }
+
+    fn ended(&self) -> u64 {
+        self.sum(|counts| &counts.ended)
+    }
+
+    fn begun(&self) -> u64 {
+        self.sum(|counts| &counts.claims)
     }
 
     /// One number over all threads.

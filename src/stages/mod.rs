@@ -73,8 +73,9 @@ pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {
-    advance::*, artifact::known_or_done, chain::*, demand::*, entry::*, leases::*, lifecycle::close, line::*, many::*,
-    origin::*, run::After, sequencer::*, stamp::*, tickets::*, trie::*, versions::*, world::Worlds,
+    advance::*, artifact::known_or_done, chain::*, claim::claim_counted, counters::Counters, demand::*, entry::*,
+    leases::*, lifecycle::close, line::*, many::*, origin::*, run::After, sequencer::*, stamp::*, tickets::*, trie::*,
+    versions::*, world::Worlds,
 };
 #[cfg(all(test, shardrun_rtsan))]
 pub(crate) use {demand::*, tickets::*};

@@ -92,8 +92,20 @@ impl<'a, H: Host> Quiesce<'a, H> {
 
     /// Looks at every file, and waits for each that is busy. True if nothing was, and nothing ran all the while.
     fn pass(&self) -> Result<bool, Stop> {
-        // First those that are over, last those that were begun, or about to be: if they are as many, nothing ran in between.
-        let (ended, mut quiet) = (self.ended(), true);
+        let counters = &self.core.shared.counters;
+        if counters.is_still(|| self.look())? {
+            return Ok(true);
+        }
+        // What runs for nobody any more.
+        while counters.is_busy() {
+            self.step()?;
+        }
+        Ok(false)
+    }
+
+    /// Waits for each file that is busy. True if none was.
+    fn look(&self) -> Result<bool, Stop> {
+        let mut quiet = true;
         let slots = self.core.worlds.now(&epoch::pin()).table.all();
         for slot in slots {
             while slot.visible(&epoch::pin()).is_some_and(|seen| seen.is_busy()) {
@@ -101,14 +113,7 @@ impl<'a, H: Host> Quiesce<'a, H> {
                 self.step()?;
             }
         }
-        if quiet && self.begun() == ended {
-            return Ok(true);
-        }
-        // What runs for nobody any more.
-        while self.begun() != self.ended() {
-            self.step()?;
-        }
-        Ok(false)
+        Ok(quiet)
     }
 
     /// Lets the work go on for a moment.
@@ -135,14 +140,6 @@ impl<'a, H: Host> Quiesce<'a, H> {
         } else {
             Err(if self.limited { Stop::OutOfTime } else { Stop::Never(Interrupt::Stalled) })
         }
-    }
-
-    fn ended(&self) -> u64 {
-        self.core.shared.counters.sum(|counts| &counts.ended)
-    }
-
-    fn begun(&self) -> u64 {
-        self.core.shared.counters.sum(|counts| &counts.claims)
     }
 }
 

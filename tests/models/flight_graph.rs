@@ -10,7 +10,13 @@ use crate::sync::thread::spawn;
 use std::task::Waker;
 
 /// A flight that some thread executes.
-struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
+pub(super) struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
+
+impl Running {
+    pub(super) fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
 
 impl FlightRef for Running {
     fn id(&self) -> FlightId {
@@ -41,7 +47,7 @@ impl FlightRef for Running {
 fn ring(count: usize) {
     let graph = Arc::new(WaitGraph::default());
     let flights: Vec<Arc<dyn FlightRef>> =
-        (0..count).map(|number| Arc::new(Running(number as u64)) as Arc<dyn FlightRef>).collect();
+        (0..count).map(|number| Arc::new(Running::new(number as u64)) as Arc<dyn FlightRef>).collect();
     let wait = |at: usize| {
         let graph = graph.clone();
         let (me, next) = (flights[at].clone(), flights[(at + 1) % count].clone());

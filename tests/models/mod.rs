@@ -7,11 +7,13 @@ mod flight_join;
 mod flight_list;
 mod flight_oneshot;
 mod flight_state;
+mod flight_waiting;
 mod graph_hands;
 mod graph_section;
 mod graph_word;
 mod keyed_aggregate;
 mod keyed_dag;
+mod keyed_semaphore;
 mod keyed_shelf;
 mod lanes_cells;
 #[cfg(shardrun_shuttle)]
@@ -36,6 +38,7 @@ mod stages_origin;
 mod stages_profiles;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;
+mod stages_quiesce;
 #[cfg(shardrun_loom)]
 mod stages_root;
 mod stages_tickets;

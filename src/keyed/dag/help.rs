@@ -8,7 +8,7 @@
 use super::run::Run;
 use super::walk::Walk;
 use crate::runtime::{Place, current_pool};
-use crate::sync::atomic::{Ordering, fence};
+use crate::sync::atomic::Ordering;
 
 impl Run {
     /// Runs a queued node here, and for a while what that makes ready. True if there was one.
@@ -25,9 +25,9 @@ impl Run {
         false
     }
 
-    /// Whether `help_here` would find something, for who stands among those who wait already.
+    /// Whether `help_here` would find something. Who asks stands among those who wait already: so either he sees a node, or he is
+    /// nudged by the thread that has queued it and blocks.
     pub(super) fn has_queued_here(&self) -> bool {
-        stands_or_nudged();
         self.queued_here().is_some()
     }
 
@@ -40,9 +40,8 @@ impl Run {
         let may_run = |id: &u32| {
             let node = self.has(*id).then(|| self.node(*id));
             node.is_some_and(|node| {
-                let (seen, pool) = (node.load(), node.kind.pool());
-                let queued = seen.is_queued() && !seen.is_started();
-                queued && (anywhere || here.is_some_and(|here| self.spawner.runs_at(here, pool)))
+                let pool = node.kind.pool();
+                node.load().is_free() && (anywhere || here.is_some_and(|here| self.spawner.runs_at(here, pool)))
             })
         };
         // ordering: Relaxed: a hint.
@@ -51,11 +50,4 @@ impl Run {
         self.helped.store(found, Ordering::Relaxed);
         Some(found)
     }
-}
-
-/// Between a thread's entry among those who wait and its look for queued nodes.
-fn stands_or_nudged() {
-    // ordering: pairs with the barrier of who blocks where no spare takes its place, and nudges then. If that node was queued first,
-    // it is seen here; else the one that blocks sees this thread stand, and has it look again.
-    fence(Ordering::SeqCst);
 }

@@ -56,6 +56,11 @@ impl Seen {
         self.0 & QUEUED != 0
     }
 
+    /// Whether a ticket of it is out, and nobody has it.
+    pub(crate) fn is_free(self) -> bool {
+        self.0 & (QUEUED | STARTED) == QUEUED
+    }
+
     pub(crate) fn is_started(self) -> bool {
         self.0 & STARTED != 0
     }
