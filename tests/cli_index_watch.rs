@@ -25,7 +25,7 @@ fn small() -> Tree {
 #[test]
 fn an_edit_runs_the_file_again_and_makes_the_fingerprints_of_what_reaches_it() {
     let tree = small();
-    let mut watching = Watching::new(&tree, &[]);
+    let mut watching = Watching::with(&tree, &[]);
     assert_eq!(watching.begun, json!({"watching": 2, "files": 4, "debounce_ms": 50}));
     let before = fresh(&tree);
     let burst = watching.burst_of(|| replace(&tree, "lib/b.h", "int bb;\n"));

@@ -26,7 +26,14 @@ pub(crate) struct Watching {
 }
 
 impl Watching {
+    /// A burst ends only after so long that a machine which stands still for a moment does not make two of one.
     pub(crate) fn new(tree: &Tree, options: &[&str]) -> Watching {
+        let patient: &[&str] = if options.contains(&"--debounce") { &[] } else { &["--debounce", "250"] };
+        Self::with(tree, &[options, patient].concat())
+    }
+
+    /// With these options alone.
+    pub(crate) fn with(tree: &Tree, options: &[&str]) -> Watching {
         Self::spawn(command().args(["index", "--watch", "--json", "--no-progress"]).args(options).arg(tree.root()))
     }
 

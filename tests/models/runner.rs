@@ -227,8 +227,9 @@ const ALONE: &[Seeded] = &[
     ("lanes.permit_kept", "models::lanes_whole::builds_hand_the_permit_on"),
 ];
 
-/// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches.
-const LIMIT: Duration = Duration::from_secs(120);
+/// A child that has not failed after this long has missed its bug; loom ends endless spinning by its own bound on branches. Long, since
+/// on a busy machine a child may need many times as long as alone.
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Schedules of each kind that a child tries under shuttle, ten times as many as the model alone: to notice must not be luck.
 const SCHEDULES: &str = "20000";
@@ -256,6 +257,7 @@ fn notices(name: &str, model: &str) -> bool {
         if let Some(status) = child.try_wait().expect("the child can be waited for") {
             let printed = reader.join().expect("the reader does not panic");
             assert!(!printed.contains("running 0 tests"), "no model is named {model}: mend the list");
+            println!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
             return !status.success();
         }
         if begun.elapsed() > LIMIT {
