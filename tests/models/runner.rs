@@ -219,6 +219,10 @@ const ALONE: &[Seeded] = &[
         "edges.end_leaves_open",
         "models::stages_edges_whole::a_registration_beside_the_removal_of_its_owner_asks_for_nothing",
     ),
+    (
+        "edges.moves_over_late",
+        "models::stages_edges_whole::an_edge_that_two_registrations_take_over_answers_the_last",
+    ),
     ("edges.no_second_look", "models::stages_edges_whole::what_is_registered_beside_source_or_an_edit_is_taken_in"),
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
     ("submit.number_first", "models::stages_whole::a_later_life_has_a_greater_number"),

@@ -289,3 +289,32 @@ fn registers_beside(other: fn(&Stages<Ring>, &Runtime)) {
     assert_eq!(stages.host().begun(1, 1), 1, "the blocker that was registered was not asked for");
     nothing_waits(&stages);
 }
+
+/// Of two that register for one owner while its blocker is waited for, one takes the edge over from the other in the end, and the owner
+/// is answered.
+#[test]
+fn an_edge_that_two_registrations_take_over_answers_the_last() {
+    check(|| {
+        let (runtime, stages) = world(0);
+        stages.submit_request(Request::analysis(2)).detach();
+        runtime.drive_all();
+        let register = |stages: &Stages<Ring>, _: &Runtime| {
+            let registered = stages.register_resolved_deps(&2, Dependencies::none().with_blockers([1]));
+            assert_ne!(registered, Registered::Refused);
+        };
+        register(&stages, &runtime);
+        let mut owner = stages.submit_request(Request::artifact(2, 1));
+        let clients = [
+            spawn((&runtime, &stages), register),
+            spawn((&runtime, &stages), register),
+            spawn((&runtime, &stages), |stages, runtime| {
+                stages.invalidate(&1);
+                runtime.drive_one();
+            }),
+        ];
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        runtime.drive_all();
+        assert!(owner.try_get().expect("the owner was never answered").is_ok());
+        nothing_waits(&stages);
+    });
+}

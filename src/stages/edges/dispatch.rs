@@ -73,10 +73,15 @@ impl<H: Host> DependencySet<H> {
             if seen.as_ref().is_some_and(|edge| !edge.target.is_taken()) {
                 continue;
             }
-            if blocker.producer.upgrade().is_some_and(|producer| is_wanting(&producer)) {
-                self.gate.add();
-                seek(self.clone(), at, seen);
-            }
+            self.ask(at, seen);
+        }
+    }
+
+    /// Asks for blocker `at`, unless it is there; `seen` is the edge that asked last, which asks no more.
+    pub(crate) fn ask(self: &Arc<Self>, at: usize, seen: Option<Arc<Edge<H>>>) {
+        if self.blockers[at].producer.upgrade().is_some_and(|producer| is_wanting(&producer)) {
+            self.gate.add();
+            seek(self.clone(), at, seen);
         }
     }
 }

@@ -177,16 +177,32 @@ impl<H: Host> DependencySet<H> {
         }
     }
 
-    /// Takes over an edge of a closed set, with its place in the producer's list and its demand.
+    /// Takes over an edge of a closed set, with its place in the producer's list and its demand. The caller has taken it out of the
+    /// place there.
+    ///
+    /// It is moved over before it stands in a place here: whoever closes this set too finds it there, and moves it on. The other way round
+    /// that one could be first, and the edge come back to a set that has been closed.
     fn take_over(self: &Arc<Self>, at: usize, edge: &Arc<Edge<H>>) {
         self.gate.add();
-        if !self.put(at, None, edge) {
-            // Somebody has asked for it already, or this set has been closed too.
-            edge.withdraw();
-            self.answered();
-        } else if !edge.target.move_over(self.clone()) {
+        if mutant("edges.moves_over_late") && self.put(at, None, edge) {
+            let _ = edge.target.move_over(self.clone());
+            return;
+        }
+        if !edge.target.move_over(self.clone()) {
             // The old set was answered meanwhile: see what the producer says now.
-            seek(self.clone(), at, Some(edge.clone()));
+            return seek(self.clone(), at, None);
+        }
+        if self.put(at, None, edge) {
+            // Who was to ask again may not have found the edge in its place.
+            if edge.target.is_taken() {
+                self.ask(at, Some(edge.clone()));
+            }
+        } else if let Some(taken) = edge.target.take() {
+            // Somebody has asked for it already, or this set has been closed too.
+            if taken.held {
+                edge.withdraw_demand();
+            }
+            self.answered();
         }
     }
 }

@@ -14,7 +14,7 @@ const HELD: usize = 1;
 /// | transition | who | excludes |
 /// |---|---|---|
 /// | `take` | who answers the edge, or withdraws it | a second answer; an answer to who has withdrawn |
-/// | `move_over` | who ends the old target, alone | an answer that goes to nobody |
+/// | `move_over` | who ends the old target, alone: he has taken the edge out of the place where it stood | an answer that goes to nobody |
 /// | `hold` | who registers the edge, once it counts as demand | demand that nobody withdraws, or that two do |
 /// | `refuse` | who could not register the edge | a target that goes on as if it had been answered |
 #[derive(Debug)]
