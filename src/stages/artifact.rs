@@ -4,10 +4,11 @@
 use super::host::Host;
 use super::origin::Origin;
 use super::profiles::{self, Listed, Named, Place};
+use super::ready_cells::{Queueable, Queued, ReadyCells};
 use super::revision::{Revision, StageFlight};
 use crate::flight::{First, Flight};
 use crate::runtime::Priority;
-use crate::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence, fence_behind_exchange};
+use crate::sync::atomic::{AtomicPtr, Ordering, fence, fence_behind_exchange};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, Weak, mutant};
 use smallvec::SmallVec;
@@ -33,9 +34,7 @@ struct Cell<H: Host> {
     older: *mut Cell<H>,
     /// How many are older.
     number: u32,
-    /// Whether the cell stands among the ready ones, where it stands at most once.
-    queued: AtomicBool,
-    ready_older: AtomicPtr<Cell<H>>,
+    queued: Queued<Cell<H>>,
     place: Place<Cell<H>>,
 }
 
@@ -58,15 +57,19 @@ impl<H: Host> Listed for Cell<H> {
     }
 }
 
+impl<H: Host> Queueable for Cell<H> {
+    fn queued(&self) -> &Queued<Self> {
+        &self.queued
+    }
+}
+
 /// The Artifacts of one revision.
 pub(crate) struct Artifacts<H: Host> {
     cells: AtomicPtr<Cell<H>>,
 }
 
-/// Those of them that are ready to run, newest first.
-pub(crate) struct ReadyArtifacts<H: Host> {
-    newest: AtomicPtr<Cell<H>>,
-}
+/// Those of them that are ready to run.
+pub(crate) struct ReadyArtifacts<H: Host>(ReadyCells<Cell<H>>);
 
 // SAFETY: cells are shared by reference from the moment they are pushed, their plain fields are written before, and the counts
 // they hold are of `ArtifactFlight`s, which are Send and Sync.
@@ -166,8 +169,7 @@ impl<H: Host> Artifacts<H> {
             current: AtomicPtr::new(Arc::into_raw(first).cast_mut()),
             older: looked,
             number: 0,
-            queued: AtomicBool::new(false),
-            ready_older: AtomicPtr::new(ptr::null_mut()),
+            queued: Queued::new(),
             place: Place::new(),
         });
         loop {
@@ -256,7 +258,7 @@ impl<H: Host> Artifacts<H> {
 
 impl<H: Host> ReadyArtifacts<H> {
     pub(crate) fn none() -> Self {
-        Self { newest: AtomicPtr::new(ptr::null_mut()) }
+        Self(ReadyCells::none())
     }
 
     /// Calls `is_ready` with every execution of `all` that is current, and says of each of which it answers yes that it is ready to
@@ -271,69 +273,44 @@ impl<H: Host> ReadyArtifacts<H> {
             // SAFETY: as in `Cell::current`; the pin lasts longer than the reference.
             // ordering: as there.
             if is_ready(unsafe { &*cell.current.load(Ordering::Acquire) }) {
-                self.push_cell(cell);
+                self.0.push(cell);
             }
         }
     }
 
     /// Says that the current execution of the profile of `artifact`, one of `all`, is ready to run.
     pub(crate) fn push(&self, all: &Artifacts<H>, artifact: &ArtifactFlight<H>) {
-        let Some(cell) = all.cell_of(artifact) else { return };
-        self.push_cell(cell);
-    }
-
-    fn push_cell(&self, cell: &Cell<H>) {
-        // ordering: pairs with `take`, which clears the flag before it looks at the cell. If that came first, this pushes
-        // again; else its look finds what was made ready before this.
-        if cell.queued.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let raw = ptr::from_ref(cell).cast_mut();
-        let mut head = self.newest.load(Ordering::Relaxed);
-        loop {
-            cell.ready_older.store(head, Ordering::Relaxed);
-            // ordering: Release hands the link to who takes the chain.
-            match self.newest.compare_exchange_weak(head, raw, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
+        if let Some(cell) = all.cell_of(artifact) {
+            self.0.push(cell);
         }
     }
 
-    /// Takes everything of `_all` that is ready, oldest first, claims the first that `pick` says yes to, and puts back what it keeps.
+    /// Takes everything of `all` that is ready, oldest first, claims the first that `pick` says yes to, and puts back what it keeps.
     /// Returns that, the others that are as ready, and the priorities of what was put back: each needs a ticket of its own, since
-    /// whoever popped the one that was out may have looked while the cells were in our hands.
+    /// whoever popped the one that was out may have looked while the cells were in our hands. `pick` may be asked about one that is
+    /// not ready.
     pub(crate) fn take(
         &self,
-        _all: &Artifacts<H>,
+        all: &Artifacts<H>,
         mut pick: impl FnMut(&Arc<ArtifactFlight<H>>, bool) -> Ready,
     ) -> Taken<H> {
-        // ordering: Acquire; pairs with the Release of the push.
-        let mut at = self.newest.swap(ptr::null_mut(), Ordering::AcqRel);
-        let mut cells = SmallVec::<[&Cell<H>; 8]>::new();
-        // SAFETY: cells are freed with all of them, which the caller borrows.
-        while let Some(cell) = unsafe { at.as_ref() } {
-            at = cell.ready_older.load(Ordering::Relaxed);
-            cells.push(cell);
-        }
         let mut taken = Taken { first: None, rest: Vec::new(), left: SmallVec::new() };
-        for cell in cells.into_iter().rev() {
-            // ordering: see `push_cell`.
-            cell.queued.swap(false, Ordering::AcqRel);
+        self.0.take(all.newest(), |cell| {
             let current = cell.current();
             match pick(&current, taken.first.is_none()) {
                 Ready::Run if taken.first.is_none() => taken.first = Some(current),
                 Ready::Run => taken.rest.push(current),
                 Ready::Keep => {
-                    self.push_cell(cell);
                     let priority = current.flight.word().priority();
                     if !taken.left.contains(&priority) {
                         taken.left.push(priority);
                     }
+                    return true;
                 }
                 Ready::Drop => {}
             }
-        }
+            false
+        });
         taken
     }
 }

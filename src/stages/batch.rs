@@ -40,7 +40,16 @@ impl<H: Host> Posts<H> {
     }
 
     /// A slot calls for a ticket. What it stands for has been made visible before.
+    #[inline]
     pub(crate) fn add(&mut self, slot: Arc<Slot<H>>, kind: Kind) {
+        // Most call for the same.
+        match self.groups.first_mut() {
+            Some((group, slots)) if *group == kind => slots.push(slot),
+            _ => self.add_to_others(slot, kind),
+        }
+    }
+
+    fn add_to_others(&mut self, slot: Arc<Slot<H>>, kind: Kind) {
         match self.groups.iter_mut().find(|(group, _)| *group == kind) {
             Some((_, slots)) => slots.push(slot),
             None => {

@@ -32,6 +32,7 @@ mod publish;
 mod quiesce;
 mod read;
 mod ready;
+pub(crate) mod ready_cells;
 mod refs;
 mod request;
 mod retain;

@@ -133,6 +133,19 @@ fn descend<C: Listed>(root: &C, hash: u64, is: impl Fn(&C) -> bool) -> Option<&C
     Some(cell)
 }
 
+/// The oldest of `newest` and all older ones.
+pub(crate) fn oldest<C: Listed>(newest: &C) -> &C {
+    let mut cell = newest;
+    while let Some(older) = cell.older() {
+        if let Some(root) = cell.place().root() {
+            // SAFETY: as in `find`; the oldest cell is the root of the tree.
+            return unsafe { &*root };
+        }
+        cell = older;
+    }
+    cell
+}
+
 /// Enters `newest`, which was put at the head of the list, and all older ones that are not in the tree, unless the list is short.
 pub(crate) fn enter<C: Listed>(newest: &C) {
     if newest.number() < SHORT {

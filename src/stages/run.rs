@@ -20,10 +20,9 @@ use crate::flight::{
     Contained, Facet, First, FirstWaiter, FlightId, PanicReport, Phase, StateWord, catch, drop_contained, enter,
 };
 use crate::observe::Event;
-use crate::runtime::{LEVELS, Priority};
+use crate::runtime::Priority;
 use crate::sync::Arc;
 use crate::sync::epoch::{self, Guard};
-use smallvec::SmallVec;
 
 /// What the thread does after a stage, which says how the next one is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,27 +139,40 @@ fn make_analysis<H: Host>(
     }
     done_behind_exchange();
     let mut kinds =
-        if edges::is_open(slot, revision) { admit_artifacts(revision, &epoch::pin()) } else { Kinds::new() };
-    let next = kinds.pop();
-    kinds.into_iter().for_each(|kind| slot.post(kind));
+        if edges::is_open(slot, revision) { admit_artifacts(revision, &epoch::pin()) } else { Kinds::none() };
+    let next = kinds.next();
+    kinds.for_each(|kind| slot.post(kind));
     edges::tell_consumers(slot, revision);
     tell_sealed(slot, (revision, Stage::Analysis), &revision.analysis, &revision.origins.analysis);
     follow(slot, next, after);
 }
 
-/// Tickets that several Artifacts call for: one a priority.
-pub(crate) type Kinds = SmallVec<[Kind; LEVELS]>;
+/// Tickets that several Artifacts call for: one a priority, the more urgent first.
+pub(crate) struct Kinds(u8);
+
+impl Kinds {
+    pub(crate) fn none() -> Self {
+        Self(0)
+    }
+}
+
+impl Iterator for Kinds {
+    type Item = Kind;
+
+    #[inline]
+    fn next(&mut self) -> Option<Kind> {
+        let priority = *Priority::ALL.get(self.0.trailing_zeros() as usize)?;
+        self.0 &= self.0 - 1;
+        Some(Kind::of(Stage::Artifact, priority))
+    }
+}
 
 /// Has every Artifact of `revision` admitted, whose Analysis is done and whose gate is open. The tickets that they need.
 pub(crate) fn admit_artifacts<H: Host>(revision: &Revision<H>, pinned: &Guard) -> Kinds {
-    let mut kinds = Kinds::new();
+    let mut kinds = Kinds::none();
     revision.ready.push_each(&revision.artifacts, pinned, |artifact| {
         let kind = admit(artifact.flight.word(), Stage::Artifact, Priority::Maintenance);
-        if let Some(kind) = kind
-            && !kinds.contains(&kind)
-        {
-            kinds.push(kind);
-        }
+        kinds.0 |= kind.map_or(0, |kind| 1 << kind.priority as u8);
         kind.is_some()
     });
     kinds

@@ -42,6 +42,7 @@ mod stages_profiles;
 #[cfg(shardrun_shuttle)]
 mod stages_publish;
 mod stages_quiesce;
+mod stages_ready;
 #[cfg(shardrun_loom)]
 mod stages_root;
 mod stages_tickets;

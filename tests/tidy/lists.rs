@@ -56,6 +56,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/runtime/timer.rs", "a deadline's job belongs to who leads its state away from armed"),
     ("src/stages/artifact.rs", "the cells of a revision and what is current in them count by hand"),
     ("src/stages/profiles.rs", "cells of a tree are reached through pointers, and live as long as their list"),
+    ("src/stages/ready_cells.rs", "cells that are ready are chained through pointers, and live as long as their list"),
     ("src/stages/origin.rs", "the first asker is a box behind one pointer, never replaced"),
     (
         "src/stages/limbo.rs",
@@ -161,7 +162,8 @@ pub(crate) const ORDERINGS: &[Listed] = &[
         "the words of kept predecessors, and the count of sweeps, with the argument of each edge beside it",
     ),
     ("src/stages/leases.rs", "the words of leases, with the argument of each edge beside it"),
-    ("src/stages/artifact.rs", "the cells of a revision, what is current in them and what is ready"),
+    ("src/stages/artifact.rs", "the cells of a revision and what is current in them"),
+    ("src/stages/ready_cells.rs", "the chain of cells that are ready, and the flag of each that says that it is in it"),
     ("src/stages/origin.rs", "the first asker of an execution"),
     ("src/stages/limbo.rs", "the place of the open bag, and the flag that says that one is ripe"),
     ("src/stages/revision.rs", "the reason that is noted before a commit"),

@@ -49,12 +49,6 @@ pub(crate) fn ask<H: Host>(slot: &Slot<H>, revision: &Revision<H>, priority: Pri
 }
 
 impl<H: Host> DependencySet<H> {
-    /// As [`is_open`], for who has this set in hand: most often it is the one that counts.
-    fn is_open_in(&self, owner: &Slot<H>, revision: &Revision<H>) -> bool {
-        let counts = owner.node.get().is_some_and(|node| node.current.holds(self));
-        if counts { self.gate.is_open() } else { is_open(owner, revision) }
-    }
-
     /// Asks for every blocker that is not there, if that has not been done; or `anew`.
     pub(crate) fn start(self: &Arc<Self>, anew: bool) {
         let first = self.gate.start();
@@ -124,6 +118,8 @@ pub(crate) fn withdrawn<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
 pub(crate) type Opened<H> = SmallVec<[Arc<DependencySet<H>>; 4]>;
 
 /// The gates of `sets` have opened: admits the Artifacts behind them whose Analysis is done. Outside every section and pin.
+///
+/// Whether a set still counts is not asked here, but by who claims: most often it does.
 pub(crate) fn opened<'a, H: Host>(sets: impl ExactSizeIterator<Item = &'a DependencySet<H>>) {
     if sets.len() == 0 {
         return;
@@ -134,16 +130,14 @@ pub(crate) fn opened<'a, H: Host>(sets: impl ExactSizeIterator<Item = &'a Depend
     let pinned = epoch::pin();
     for set in sets {
         let Some(owner) = set.owner.upgrade() else { continue };
-        let is_ready = |revision: &Revision<H>| {
-            let is_done = revision.analysis.word().phase() == Phase::Done;
-            revision.tag() == set.tag && is_done && set.is_open_in(&owner, revision)
-        };
+        let is_ready =
+            |revision: &Revision<H>| revision.tag() == set.tag && revision.analysis.word().phase() == Phase::Done;
         let ready = owner.visible(&pinned).filter(|revision| is_ready(revision));
-        let mut kinds = ready.map_or_else(Kinds::new, |revision| run::admit_artifacts(&revision, &pinned));
-        match kinds.pop() {
-            Some(last) => {
-                kinds.into_iter().for_each(|kind| posts.add(owner.clone(), kind));
-                posts.add(owner, last);
+        let mut kinds = ready.map_or_else(Kinds::none, |revision| run::admit_artifacts(&revision, &pinned));
+        match kinds.next() {
+            Some(first) => {
+                kinds.for_each(|kind| posts.add(owner.clone(), kind));
+                posts.add(owner, first);
             }
             // The last count of a slot runs the host's destructors: not under the pin.
             None => idle.push(owner),

@@ -28,12 +28,6 @@ impl<T: Send + Sync + 'static> Place<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Whether this value stands here, which the caller keeps alive.
-    pub(crate) fn holds(&self, value: &T) -> bool {
-        // ordering: as in `look`.
-        ptr::eq(self.0.load(Ordering::Acquire), value)
-    }
-
     /// Whether it takes nothing in any more.
     pub(crate) fn is_closed(&self) -> bool {
         // ordering: once it stands here it stays; who reads an older value is told by the exchange.

@@ -254,10 +254,12 @@ fn answer_consumers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
 impl<H: Host> Answers<H> {
     /// Under a pin, so no host code: edges and sets hold nothing of the host's.
     fn give(&mut self, slot: &Slot<H>, revision: &Revision<H>, consumers: &Consumers<H>) {
+        // It is over, so this stays as it is.
+        let verdict = verdict(revision);
         consumers.edges.seal().deliver(|edge| {
             let Some(taken) = edge.target.take() else { return };
             let set = taken.target;
-            let opens = match verdict(revision) {
+            let opens = match verdict {
                 // An Analysis of a generation that has been left is no answer.
                 Verdict::Done if slot.versions.is_current(revision, slot.clock()) => set.gate.release(),
                 Verdict::Failed => set.gate.release_failed(),
