@@ -349,3 +349,25 @@ fn a_cancelled_build_is_not_installed() {
     assert_eq!(bench.refused(handle), LaneError::Cancelled);
     assert!(bench.lanes.is_idle(&0));
 }
+
+/// A cancel of all that is queued has an actor's turn for a moment. Who comes to look at the actor for a drain goes away again then,
+/// and leaves a note: the cancel is to make up for it.
+#[test]
+fn a_drain_that_is_asked_for_beside_cancels_of_all_that_is_queued_is_told() {
+    let (_runtime, lanes) = threads(2);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                assert_eq!(lanes.cancel_queued_maintenance(&0), 0);
+            }
+        });
+        let mut told = 0;
+        while told < 3_000 && lanes.drain(&0).wait_timeout(SOON) == Some(Ok(())) {
+            told += 1;
+        }
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(told, 3_000, "a drain was overlooked");
+    });
+    lanes.shutdown();
+}

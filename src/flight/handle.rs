@@ -30,6 +30,9 @@ pub(crate) trait SoleFlight<T, E>: FlightRef {
     fn put_into(self: Arc<Self>, place: &mut dyn Any) {
         let _ = place;
     }
+
+    /// Its only waiter lets go of it.
+    fn put_down(self: Arc<Self>) {}
 }
 
 enum State<T: Send + 'static, E: Send + 'static> {
@@ -151,9 +154,16 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
             },
         };
         // The work is let go of together with its result.
-        self.state = State::Ready(None);
+        self.put_down();
         self.until = None;
         Some(result)
+    }
+
+    /// Lets go of what it waits for.
+    fn put_down(&mut self) {
+        if let State::Sole(flight) = std::mem::replace(&mut self.state, State::Ready(None)) {
+            flight.put_down();
+        }
     }
 
     /// Leaves a waker. True if the result is there.
@@ -334,6 +344,7 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, 
                 if std::mem::needs_drop::<T>() || flight.shot().has_waker() {
                     flight.shot().abandon();
                 }
+                self.put_down();
             }
             State::Joined(waiter, flight) => {
                 if waiter.shot().abandon() {

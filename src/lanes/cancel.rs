@@ -117,11 +117,11 @@ where
     }
 
     fn status(&self) -> JobStatus {
-        status(self, &self.meta().actor)
+        status(self, self.meta().actor())
     }
 
     fn is_of(&self, key: &dyn Any) -> bool {
-        let actor = &self.meta().actor;
+        let actor = self.meta().actor();
         key.downcast_ref::<K>().is_some_and(|key| (actor.shared.same_key)(&actor.key, key))
     }
 
@@ -130,7 +130,7 @@ where
     }
 
     fn incarnation(&self) -> u64 {
-        self.meta().actor.incarnation
+        self.meta().actor().incarnation
     }
 
     fn whole(self: Arc<Self>) -> Box<dyn Any> {
@@ -138,20 +138,20 @@ where
     }
 
     fn writers(&self) -> usize {
-        self.meta().actor.writers() + self.meta().actor.word.look().running(LaneKind::Mutating)
+        self.meta().actor().writers() + self.meta().actor().word.look().running(LaneKind::Mutating)
     }
 
     fn share(&self) -> u64 {
-        let begun = || self.meta().actor.shared.slots.read(held::slot(self.meta())).map_or(0, |(job, _)| job.started);
+        let begun = || self.meta().actor().shared.slots.read(held::slot(self.meta())).map_or(0, |(job, _)| job.started);
         if self.meta().is_nested() { self.meta().brought.share } else { begun() }
     }
 
     fn slot_id(&self) -> FlightId {
-        self.meta().actor.shared.slots.id(held::slot(self.meta()))
+        self.meta().actor().shared.slots.id(held::slot(self.meta()))
     }
 
     fn lend_slot(&self) {
-        let shared = &self.meta().actor.shared;
+        let shared = &self.meta().actor().shared;
         // Before it is said that it waits, so that nobody gives back what was not lent.
         shared.pool.lend();
         if self.meta().begins_wait() {
@@ -163,12 +163,12 @@ where
 
     fn unlend_slot(&self) {
         if self.meta().ends_wait() {
-            self.meta().actor.shared.pool.unlend();
+            self.meta().actor().shared.pool.unlend();
         }
     }
 
     fn is_starved(&self) -> bool {
-        self.meta().actor.shared.pool.is_starved()
+        self.meta().actor().shared.pool.is_starved()
     }
 }
 
@@ -300,7 +300,7 @@ where
     let meta = job.meta();
     match found {
         Cancelled::TakenOut | Cancelled::InstallTakenOut => {
-            meta.actor.taken_out(meta);
+            meta.actor().taken_out(meta);
             meta.signal();
             job.answer(LaneError::Cancelled);
             if found == Cancelled::TakenOut { CancelOutcome::QueuedRemoved } else { CancelOutcome::RunningSignalled }
@@ -333,7 +333,7 @@ where
 {
     let meta = job.meta();
     if meta.state.take_out() {
-        meta.actor.taken_out(meta);
+        meta.actor().taken_out(meta);
     } else if !meta.state.let_go() {
         return false;
     }

@@ -206,11 +206,13 @@ impl JobState {
 
     /// As [`cancel`](Self::cancel), unless it runs or is over: then nothing is changed, and `None` is returned.
     pub(crate) fn cancel_queued(&self) -> Option<Cancelled> {
-        self.update(|word| match word & STATE {
-            QUEUED | CLAIMED | FOLLOWING => {
-                Self::cancelled(word).map(|(next, found)| (next, Some(found))).map_err(Some)
+        let signals = mutant("lanes.cancel_signals_begun");
+        self.update(|word| {
+            let waits = matches!(word & STATE, QUEUED | CLAIMED | FOLLOWING);
+            if !waits && !signals {
+                return Err(None);
             }
-            _ => Err(None),
+            Self::cancelled(word).map(|(next, found)| (next, Some(found))).map_err(Some)
         })
     }
 

@@ -31,19 +31,19 @@ impl<K, C> LaneCx<K, C> {
     /// The context that the actor was registered with.
     #[must_use]
     pub fn context(&self) -> &Arc<C> {
-        &self.job.meta().actor.context
+        &self.job.meta().actor().context
     }
 
     /// The actor's key.
     #[must_use]
     pub fn key(&self) -> &K {
-        &self.job.meta().actor.key
+        &self.job.meta().actor().key
     }
 
     /// The number of this registration of the actor, never used again.
     #[must_use]
     pub fn incarnation(&self) -> u64 {
-        self.job.meta().actor.incarnation
+        self.job.meta().actor().incarnation
     }
 
     /// The number that the job was submitted with.
@@ -76,7 +76,7 @@ impl<K, C> LaneCx<K, C> {
     /// Whether a writer of the actor is queued: long maintenance should step aside, and queue itself again.
     #[must_use]
     pub fn writer_waiting(&self) -> bool {
-        self.job.meta().actor.writer_waiting()
+        self.job.meta().actor().writer_waiting()
     }
 }
 

@@ -17,6 +17,7 @@ use super::actor::{Actor, Why};
 use super::ages::Ages;
 use super::answer::LaneError;
 use super::barrier;
+use super::blocks::Depot;
 use super::config::LanesConfig;
 use super::first::First;
 use super::heavy::Heavy;
@@ -94,6 +95,7 @@ pub(super) struct Shared<K, C> {
     pub(super) heavy: Heavy,
     pub(super) registry: Registry<K, C>,
     pub(super) ages: Ages,
+    pub(super) blocks: Depot,
     budgets: [Budget; 2],
     queues: RunQueues<K, C>,
     incarnations: AtomicU64,
@@ -146,6 +148,7 @@ where
             heavy: Heavy::new(config.heavy_permits, config.heavy_reserve),
             registry: Registry::new(),
             ages: Ages::new(),
+            blocks: Depot::new(),
             budgets: [budget(config.interactive_queue_total), budget(config.maintenance_queue_total)],
             queues: RunQueues {
                 prompt: Injector::new(),

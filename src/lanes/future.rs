@@ -34,7 +34,7 @@ where
     C: Send + Sync + 'static,
     W: Work<K, C>,
 {
-    let place = job.meta().actor.shared.place;
+    let place = job.meta().actor().shared.place;
     // Nobody waits for it as such: the job's own handle hears of its end.
     spawn_future_with(spawner, place, LaneFuture { job, future: Some(future) }).detach();
 }
@@ -66,9 +66,9 @@ where
         let meta = this.job.meta();
         let polled = {
             let _context = ContextScope::enter(meta.context());
-            let shared = &meta.actor.shared;
+            let shared = &meta.actor().shared;
             let job: JobRef<K, C> = this.job.clone();
-            let of = (shared.identity(), meta.actor.incarnation, meta.lane());
+            let of = (shared.identity(), meta.actor().incarnation, meta.lane());
             current::enter(&job, of, || catch(|| future.as_mut().poll(cx)))
         };
         match polled {

@@ -3,6 +3,7 @@
 
 use super::actor::Actor;
 use super::answer::LaneError;
+use super::blocks::{self, Depot};
 use super::cancel::{self, Cancels};
 use super::cell::JobPhase;
 use super::context::LaneCx;
@@ -39,6 +40,11 @@ pub(super) unsafe trait Queued<K, C>: FlightRef + Cancels {
     fn answer(&self, error: LaneError);
     /// Answers it with the result of an equal job. False if that is of another type.
     fn adopt(&self, offer: &mut dyn Any) -> bool;
+    /// Lets it go and keeps its memory.
+    ///
+    /// # Safety
+    /// [`is_alone`] says so.
+    unsafe fn put_away(self: Arc<Self>, depot: &Depot);
 }
 
 impl<K, C> dyn Queued<K, C> + '_ {
@@ -141,14 +147,16 @@ where
     /// A job of `actor` that is queued since `at`.
     #[inline]
     pub(super) fn new(
-        actor: Arc<Actor<K, C>>,
+        actor: &Arc<Actor<K, C>>,
         brought: Brought<K, C>,
         at: u64,
         work: W,
         share: Share<W::Out>,
     ) -> Arc<Self> {
+        let depot = &actor.shared.blocks;
         let meta = Meta::new(whole::<K, C, W>, actor, brought, at);
-        Arc::new(Self { meta, work: UnsafeCell::new(Some(work)), shot: OneShot::new(), share })
+        let cell = Self { meta, work: UnsafeCell::new(Some(work)), shot: OneShot::new(), share };
+        blocks::make(depot, cell)
     }
 
     /// What everybody may know of it.
@@ -253,11 +261,13 @@ where
                 return Ran::Built;
             }
             Ok(Step::Future(future)) => {
+                // The runner does not stay with it.
+                self.meta.keep_actor();
                 let counted = Arc::into_raw(cx.job.clone()).cast::<Self>();
                 // SAFETY: `cx` is of this very job, says the caller, so the cell behind the reference is of this type; the
                 // pointer came from the reference to the whole, and its count goes along.
                 let job = unsafe { Arc::from_raw(counted) };
-                future::spawn(&self.meta.actor.shared.spawner, job, future);
+                future::spawn(&self.meta.actor().shared.spawner, job, future);
                 return Ran::Away;
             }
             Err(report) => (Err(LaneError::Panicked(report)), true),
@@ -307,6 +317,19 @@ where
         }
         true
     }
+
+    unsafe fn put_away(self: Arc<Self>, depot: &Depot) {
+        // SAFETY: promised by the caller; a weak reference is made only for a timer, which stands in `apart`.
+        unsafe { blocks::keep(Some(depot), self) };
+    }
+}
+
+/// Lets go of a job, and keeps its memory if nobody else can reach it.
+pub(super) fn put_away<K, C>(job: JobRef<K, C>, depot: &Depot) {
+    if is_alone(&job) {
+        // SAFETY: just asked.
+        unsafe { job.put_away(depot) };
+    }
 }
 
 impl<K, C, W> FlightRef for JobCell<K, C, W>
@@ -318,9 +341,9 @@ where
     /// While it runs it is the slot that it runs in, so that who looks for what holds an actor up finds who waits there.
     fn id(&self) -> FlightId {
         match self.meta.state.phase() {
-            JobPhase::Started | JobPhase::Sealed => self.meta.actor.shared.slots.id(held::slot(&self.meta)),
+            JobPhase::Started | JobPhase::Sealed => self.meta.actor().shared.slots.id(held::slot(&self.meta)),
             JobPhase::Cancelled if !self.meta.state.is_over() => {
-                self.meta.actor.shared.slots.id(held::slot(&self.meta))
+                self.meta.actor().shared.slots.id(held::slot(&self.meta))
             }
             _ => FlightId::of(self, 0),
         }
@@ -328,15 +351,15 @@ where
 
     fn describe(&self) -> String {
         let meta = &self.meta;
-        format!("{} job {:?} of actor {}", meta.brought.lane, meta.brought.label, meta.actor.incarnation)
+        format!("{} job {:?} of actor {}", meta.brought.lane, meta.brought.label, meta.actor().incarnation)
     }
 
     fn spawner(&self) -> Spawner {
-        self.meta.actor.shared.spawner.clone()
+        self.meta.actor().shared.spawner.clone()
     }
 
     fn place(&self) -> Place {
-        self.meta.actor.shared.place
+        self.meta.actor().shared.place
     }
 
     fn phase(&self) -> Phase {
@@ -368,7 +391,7 @@ where
 
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
         if self.meta.state.is_to_begin() {
-            self.meta.actor.holders(&self.meta, out);
+            self.meta.actor().holders(&self.meta, out);
         }
     }
 }
@@ -388,13 +411,20 @@ where
             *place = Some(self);
         }
     }
+
+    fn put_down(self: Arc<Self>) {
+        if Arc::strong_count(&self) == 1 && self.meta.apart().is_none() {
+            // SAFETY: as in `is_alone`. Its executor may go with it.
+            unsafe { blocks::keep(None, self) };
+        }
+    }
 }
 
 impl<K, C, W: Work<K, C>> Drop for JobCell<K, C, W> {
     /// A closure that nobody took, which happens only if a submission ends half way.
     fn drop(&mut self) {
         if matches!(self.meta.state.phase(), JobPhase::Started | JobPhase::Sealed) {
-            self.meta.actor.shared.phantom();
+            self.meta.actor().shared.phantom();
         }
         for follower in self.meta.apart().into_iter().flat_map(|apart| apart.followers.take()) {
             // SAFETY: as in `tell`.

@@ -65,11 +65,11 @@ where
         // It is over, or another has lent meanwhile.
         lender.unlend_slot();
     } else if meta.state.is_to_begin() {
-        meta.actor.shared.queue_awaited(&meta.actor);
+        meta.actor().shared.queue_awaited(meta.actor());
     }
     if first && meta.is_nested() {
         // Whether it goes in before a writer depends on whether somebody waits for it.
-        meta.actor.poke(meta.class());
+        meta.actor().poke(meta.class());
     }
 }
 
@@ -90,7 +90,7 @@ where
 {
     let waiter = current::running()?;
     lend(meta);
-    let starves = || meta.state.is_to_begin() && meta.actor.shared.pool.is_starved();
+    let starves = || meta.state.is_to_begin() && meta.actor().shared.pool.is_starved();
     let refused = refuse(job, &*waiter, starves);
     if refused.is_some() {
         give_back(meta);

@@ -4,6 +4,7 @@
 use super::actor::Actor;
 use super::barrier;
 use super::cell::JobState;
+use super::counted::MaybeCounted;
 use super::job::JobRef;
 use super::kind::{CoalesceKey, LaneClass, LaneKind};
 use super::lent::Lender;
@@ -58,7 +59,7 @@ pub(super) struct Meta<K, C> {
     pub(super) state: JobState,
     /// Its build is over: what is left is the install.
     installing: AtomicBool,
-    pub(super) actor: Arc<Actor<K, C>>,
+    actor: MaybeCounted<Actor<K, C>>,
     pub(super) brought: Brought<K, C>,
     /// Since when it is queued, or its install is.
     at: AtomicU64,
@@ -80,13 +81,22 @@ unsafe impl<K, C> Posted for Meta<K, C> {
 
 impl<K, C> Meta<K, C> {
     /// Of a job of `actor` that is queued since `at`. `whole` is made for the type of the job.
+    ///
+    /// # What keeps the actor
+    ///
+    /// The job does, once [`keep_actor`](Self::keep_actor) was called: for whom a handle or what few jobs have was made is so from
+    /// the start. Any other job is reached through its actor alone, until a runner takes it out; a queued one lies inside an actor that is
+    /// registered, or that is being emptied by who holds it; and the runner holds the actor until it has let go of the job. If it
+    /// finds then that others can reach the job, by a ticket, say, that its body has made, it has the job keep the actor.
     #[inline]
     pub(super) fn new(
         whole: unsafe fn(NonNull<Self>) -> JobRef<K, C>,
-        actor: Arc<Actor<K, C>>,
+        actor: &Arc<Actor<K, C>>,
         brought: Brought<K, C>,
         at: u64,
     ) -> Self {
+        // SAFETY: see above.
+        let actor = unsafe { MaybeCounted::borrowed(actor) };
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
             whole,
@@ -100,6 +110,17 @@ impl<K, C> Meta<K, C> {
             lender: Lender::new(),
             waits: AtomicU32::new(0),
         }
+    }
+
+    /// Whose it is. For who knows that the actor is alive, see `new`.
+    #[inline]
+    pub(super) fn actor(&self) -> &Arc<Actor<K, C>> {
+        self.actor.get()
+    }
+
+    /// The job keeps its actor from now on. For who knows that the actor is alive.
+    pub(super) fn keep_actor(&self) {
+        self.actor.count();
     }
 
     /// The lane that it is queued in or runs in at the moment.

@@ -9,7 +9,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::actor::Why;
+use super::actor::{Actor, Why};
 use super::answer::LaneError;
 use super::context::LaneCx;
 use super::current;
@@ -87,11 +87,14 @@ where
     }
 }
 
+/// A job that is to be begun, and its actor, which the runner keeps as long as it has the job: see [`Meta::new`].
+type Begun<K, C> = (Arc<Actor<K, C>>, Admitted<K, C>);
+
 /// What became of a job that was begun.
 enum Then<K, C> {
     Over,
     /// It is over, and the next of its actor is admitted.
-    GoesOn(Admitted<K, C>),
+    GoesOn(Begun<K, C>),
     /// A future has taken the slot along.
     Away,
 }
@@ -100,14 +103,15 @@ enum Then<K, C> {
 type Spare<K, C> = Option<Box<Queues<K, C>>>;
 
 /// Visits an actor that stood in a run queue.
-fn visit_found<K, C>(shared: &Arc<Shared<K, C>>, found: Found<K, C>, spare: &mut Spare<K, C>) -> Option<Admitted<K, C>>
+fn visit_found<K, C>(shared: &Arc<Shared<K, C>>, found: Found<K, C>, spare: &mut Spare<K, C>) -> Option<Begun<K, C>>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
     let Found { actor, ticket, renews, place } = found;
     let visit = Visit { ticket, renews, alone: shared.is_alone(), place, now: shared.about(), spare };
-    actor.visit(visit)
+    let admitted = actor.visit(visit)?;
+    Some((actor, admitted))
 }
 
 impl<K, C> Drop for Runner<K, C>
@@ -132,7 +136,7 @@ where
 /// Begins a job that was admitted. With `spare` it may go on with the actor.
 fn begin<K, C>(
     shared: &Arc<Shared<K, C>>,
-    admitted: Admitted<K, C>,
+    (actor, admitted): Begun<K, C>,
     slot: usize,
     spare: Option<&mut Spare<K, C>>,
 ) -> Then<K, C>
@@ -143,7 +147,7 @@ where
     let Admitted { job, held, now } = admitted;
     let meta = job.meta();
     held::note(meta, slot, held);
-    let (lane, actor) = (meta.lane(), &meta.actor);
+    let lane = meta.lane();
     shared.slots.begin(
         slot,
         &InSlot {
@@ -182,7 +186,9 @@ where
     match ran {
         Ran::Over { panicked } => {
             let spare = spare.filter(|_| !panicked && may_go_on(shared, &cx.job, held));
-            return over(shared, &cx.job, slot, panicked, spare).map_or(Then::Over, Then::GoesOn);
+            let next = over(shared, &cx.job, slot, panicked, spare);
+            job::put_away(cx.job, &shared.blocks);
+            return next.map_or(Then::Over, |next| Then::GoesOn((actor, next)));
         }
         Ran::Built => built(shared, cx.job, slot),
         Ran::Away => return Then::Away,
@@ -199,7 +205,7 @@ where
 {
     let meta = job.meta();
     let plain = meta.brought.lane == LaneKind::PureRead && meta.class() == LaneClass::Interactive;
-    plain && held == Held::default() && job.is_answered_quietly() && shared.is_alone_with(&meta.actor)
+    plain && held == Held::default() && job.is_answered_quietly() && shared.is_alone_with(meta.actor())
 }
 
 /// Gives back what a read held of its actor, and goes on with that.
@@ -208,7 +214,7 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    let actor = &meta.actor;
+    let actor = meta.actor();
     let (owes, seen) = actor.word.release_and_turn(meta.lane(), meta.brought.epoch);
     if owes != Owes::default() {
         actor.settle(owes);
@@ -219,7 +225,7 @@ where
 
 /// Why a job that was admitted must not begin: a writer has panicked since, or its deadline is over and no timer has said so.
 fn too_late<K, C>(meta: &Meta<K, C>, now: u64) -> Option<LaneError> {
-    if meta.actor.word.look().is_fatal() {
+    if meta.actor().word.look().is_fatal() {
         return Some(LaneError::Fatal);
     }
     (now >= meta.expires() && !meta.is_installing()).then_some(LaneError::DeadlineExceeded)
@@ -235,7 +241,7 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    let (actor, held) = (&meta.actor, held::of(meta));
+    let (actor, held) = (meta.actor(), held::of(meta));
     if fatal {
         actor.note_why(Why::Fatal);
     }
@@ -269,13 +275,14 @@ where
         && let Some((inside, _)) = shared.slots.read(slot)
     {
         let took = shared.now().saturating_sub(inside.started);
-        meta.actor.cost.fetch_add(share::cost(shared.config.quantum, took), Ordering::Relaxed);
+        meta.actor().cost.fetch_add(share::cost(shared.config.quantum, took), Ordering::Relaxed);
     }
     shared.slots.end(slot, Some(meta.class()));
     let alone = job::is_alone(job);
     if alone {
         meta.state.finish_alone();
     } else {
+        meta.keep_actor();
         meta.state.finish();
     }
     let next = match spare {
@@ -298,6 +305,7 @@ where
 {
     let meta = job.meta();
     shared.slots.end(slot, Some(meta.class()));
+    meta.keep_actor();
     meta.state.finish();
     release(meta, meta.lane() == LaneKind::Mutating);
     job.answer(LaneError::Panicked(flight::in_the_engine()));
@@ -311,8 +319,11 @@ where
     C: Send + Sync + 'static,
 {
     let meta = job.meta();
-    let (actor, held, class) = (meta.actor.clone(), held::of(meta), meta.class());
+    let (actor, held, class) = (meta.actor().clone(), held::of(meta), meta.class());
     shared.slots.end(slot, None);
+    if !job::is_alone(&job) {
+        meta.keep_actor();
+    }
     meta.to_install(shared.now());
     actor.writer_comes();
     actor.word.requeue(class);
@@ -343,7 +354,7 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    let shared = job.meta().actor.shared.clone();
+    let shared = job.meta().actor().shared.clone();
     let slot = held::slot(job.meta());
     over(&shared, &job, slot, panicked, None);
     if let Some(slot) = shared.stop(slot) {

@@ -91,6 +91,7 @@ impl<T: Send + 'static> LaneHandle<T> {
         C: Send + Sync + 'static,
         W: Work<K, C, Out = T>,
     {
+        cell.meta().keep_actor();
         Self { handle: Handle::sole(cell.clone()), ticket: OnceLock::new() }
     }
 
@@ -280,7 +281,10 @@ where
             self.writer_comes();
         }
         let brought = Brought { lane, class, id, label, share, epoch, bucket, apart };
-        let cell = JobCell::new(self.clone(), brought, at, job.work, job.share);
+        let cell = JobCell::new(self, brought, at, job.work, job.share);
+        if few {
+            cell.meta().keep_actor();
+        }
         let kept = keep(&cell);
         if let Some(deadline) = deadline {
             self.expire_after(&cell, deadline);

@@ -72,6 +72,26 @@ fn who_has_a_job_alone_finds_what_others_did_before() {
     });
 }
 
+/// All that is queued is cancelled while a job of it begins: it runs and hears nothing, or never runs and is answered.
+#[test]
+fn a_cancel_of_all_that_is_queued_signals_nothing_that_has_begun() {
+    check(|| {
+        let job = Arc::new(JobState::new());
+        let cancels = job.clone();
+        let canceller = spawn(move || cancels.cancel_queued());
+        let begun = job.claim() && job.start();
+        let signalled = job.is_signalled();
+        if begun {
+            assert!(!signalled, "it had begun, and is asked to end");
+            job.finish();
+        }
+        let found = canceller.join().unwrap();
+        assert_eq!(matches!(found, Some(Cancelled::TakenOut | Cancelled::BeforeStart)), !begun, "{found:?}");
+        assert_eq!(found.is_none(), begun, "{found:?}");
+        assert!(job.is_over());
+    });
+}
+
 /// A job that another one is to answer.
 struct Follower {
     next: AtomicPtr<Self>,

@@ -74,6 +74,10 @@ const BOTH: &[Seeded] = &[
     ("lanes.first_without_look", "models::lanes_cells::who_stands_first_is_taken_once"),
     ("lanes.retire_looks_first", "models::lanes_word::nothing_is_retired_under_a_submission"),
     ("lanes.fatal_after_release", "models::lanes_word::nothing_runs_after_a_writer_has_panicked"),
+    (
+        "lanes.cancel_signals_begun",
+        "models::lanes_cells::a_cancel_of_all_that_is_queued_signals_nothing_that_has_begun",
+    ),
     ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
     ("lanes.alone_without_look", "models::lanes_cells::who_has_a_job_alone_finds_what_others_did_before"),
     ("lanes.adopt_without_look", "models::lanes_cells::who_follows_is_answered_once_or_runs_itself"),
