@@ -28,7 +28,7 @@ const MEMORY_STEP: u64 = 64 << 20;
 /// ```
 /// use shardrun::{History, Plan, Run, Runtime};
 ///
-/// let file = std::env::temp_dir().join("shardrun-doc.history");
+/// let file = std::env::temp_dir().join(format!("shardrun-doc-{}.history", std::process::id()));
 /// let (mut history, _warnings) = History::load(&file);
 /// let mut plan = Plan::builder();
 /// plan.task("compile");
