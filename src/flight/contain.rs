@@ -56,8 +56,8 @@ impl fmt::Display for PanicReport {
 
 impl std::error::Error for PanicReport {}
 
-/// Runs `f`; a panic in it becomes a report.
-#[inline]
+/// Runs `f`; a panic in it becomes a report. Always inlined: else all that `f` takes and gives would go through memory.
+#[inline(always)]
 pub(crate) fn catch<R>(f: impl FnOnce() -> R) -> Result<R, PanicReport> {
     catch_unwind(AssertUnwindSafe(f)).map_err(PanicReport::of)
 }

@@ -199,6 +199,19 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
     /// never end. The work is then detached, and goes on.
     #[inline]
     pub fn wait(mut self) -> Result<T, E> {
+        if self.until.is_none()
+            && let State::Ready(result) = &mut self.state
+            && let Some(result) = result.take()
+        {
+            // Nothing is left in it.
+            std::mem::forget(self);
+            return result;
+        }
+        self.wait_on()
+    }
+
+    #[inline(never)]
+    fn wait_on(mut self) -> Result<T, E> {
         self.wait_for(None, Helping::Workers).unwrap_or_else(|| unreachable!("a wait without limit does not time out"))
     }
 
@@ -332,7 +345,18 @@ fn is_lost(flight: &dyn FlightRef) -> bool {
 impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Unpin for Handle<T, E> {}
 
 impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, E> {
+    #[inline]
     fn drop(&mut self) {
+        if !matches!(self.state, State::Ready(None)) {
+            self.leave_state();
+        }
+    }
+}
+
+impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
+    /// Nobody takes the result from here any more.
+    #[inline(never)]
+    fn leave_state(&mut self) {
         match &mut self.state {
             State::Ready(result) => {
                 if let Some(result) = result.take() {
@@ -352,7 +376,10 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Drop for Handle<T, 
                 }
             }
             State::First(flight) => {
-                flight.first().shot().abandon();
+                // Whoever has told him asks for nothing more, and what he was told lies in the flight.
+                if flight.first().told().is_none() {
+                    flight.first().shot().abandon();
+                }
             }
         }
     }

@@ -13,7 +13,7 @@ use super::slot::Slot;
 use super::versions::{Unshared, Versions, let_go};
 use crate::flight::Killed;
 use crate::observe::Event;
-use crate::sync::epoch;
+use crate::sync::epoch::Guard;
 use crate::sync::{Arc, mutant};
 
 /// What becomes of a file, and of the text that an edit gave it.
@@ -125,9 +125,8 @@ impl<H: Host> Movable<Revision<H>> for File<'_, H> {
 }
 
 /// Moves all of `edits` on in one transition, each of a different file; then ends what they replaced, and answers those who
-/// waited for it. To be called outside every section and pin.
-pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>]) {
-    let pinned = epoch::pin();
+/// waited for it. To be called outside every section, and outside every pin but `pinned`, which ends once the transition stands.
+pub(crate) fn move_on<H: Host>(shared: &Shared<H>, edits: &mut [Edit<'_, H>], pinned: Guard) {
     if let Some(transition) = advance((&shared.sequencer, &shared.clock), edits, &pinned) {
         let_go(transition, &pinned);
     }

@@ -89,7 +89,7 @@ impl<H: Host> Core<H> {
         let Some(slot) = self.stripes.hash(file).ok().and_then(|hash| self.live(hash, file).ok()?) else {
             return Removed::Unknown;
         };
-        match self.edit(&slot, Change::Remove, How::default(), Start::idle()).file.moved {
+        match self.edit(&slot, Change::Remove, How::default(), Start::idle(), epoch::pin()).file.moved {
             Moved::On => {
                 self.note_end(&slot);
                 slot.bury();

@@ -20,6 +20,7 @@ mod leases;
 mod lifecycle;
 mod limbo;
 mod line;
+mod look;
 mod many;
 mod needed;
 mod needs;
@@ -47,6 +48,7 @@ mod stamp;
 mod stripe;
 mod submit;
 mod table;
+mod target;
 mod ticket;
 mod tickets;
 mod together;
@@ -66,10 +68,11 @@ pub use host::{Host, Stage, StageCx};
 pub use invalidation::{Import, Invalidation, decide_invalidation};
 pub use lifecycle::Removed;
 pub use publish::{CommitRefused, RefusedCommit};
-pub use request::{AnyTarget, Joined, Request, StageHandle, StageValue, Target, ToAnalysis, ToArtifact, ToSource};
+pub use request::{Joined, Request, StageHandle, StageValue};
 pub use root::{SourceLookup, SourceRoot};
 pub use scheduler::{StageHandleOf, Stages, StagesBuilder, Submitting};
 pub use sequencer::SequencerCounters;
+pub use target::{AnyTarget, Target, ToAnalysis, ToArtifact, ToSource};
 pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]

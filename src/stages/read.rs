@@ -21,13 +21,11 @@ impl<H: Host> Stages<H> {
     /// Calls `f` with the slot of a file, under a pin: so it is short and no host code.
     pub(crate) fn with_slot<R>(&self, file: &H::File, f: impl FnOnce(&Arc<Slot<H>>, &Guard) -> Option<R>) -> Option<R> {
         let core = self.core();
+        // Before the pin, whose barrier keeps all that follows it waiting.
+        let hash = core.stripes.hash(file).ok()?;
         let pinned = epoch::pin();
-        let look = || {
-            let hash = core.stripes.hash_here(file);
-            core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| f(slot, &pinned))
-        };
-        // Hashing and comparing is the host's code.
-        catch(look).ok().flatten()
+        // Comparing is the host's code.
+        catch(|| core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| f(slot, &pinned))).ok().flatten()
     }
 
     /// The slot of a file, if it has one that has not ended.
@@ -49,13 +47,11 @@ impl<H: Host> Stages<H> {
     pub fn with_source<R>(&self, file: &H::File, f: impl FnOnce(&H::Source) -> R) -> Option<R> {
         let core = self.core();
         let clock = &core.shared.clock;
+        let hash = core.stripes.hash(file).ok()?;
         let pinned = epoch::pin();
-        let look = || {
-            let hash = core.stripes.hash_here(file);
-            core.worlds.now(&pinned).table.look(hash, file, &pinned, |slot| slot.versions.visible(clock, &pinned))
-        };
-        // Hashing and comparing is the host's code.
-        let seen = catch(look).ok().flatten()?;
+        let visible = |slot: &Arc<Slot<H>>| slot.versions.visible(clock, &pinned);
+        // Comparing is the host's code.
+        let seen = catch(|| core.worlds.now(&pinned).table.look(hash, file, &pinned, visible)).ok().flatten()?;
         let (source, _) = seen.published(clock)?;
         Some(f(source))
     }

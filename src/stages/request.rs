@@ -1,12 +1,13 @@
-//! What a client asks for: a file, a stage, how urgently, with which text, under which name; alone or in a batch.
+//! What a client asks for: a file, a stage, how urgently, with which text, under which name; and what he holds then.
 //! It does not know how it is answered.
 #![forbid(unsafe_code)]
 
 use super::error::StageError;
 use super::host::{Host, Stage};
 use super::origin::Asker;
+use super::target::{AnyTarget, Target, ToAnalysis, ToArtifact, ToSource};
 use crate::admission::RequestContext;
-use crate::flight::{CancellationToken, Handle};
+use crate::flight::{CancellationToken, Handle, drop_contained};
 use crate::runtime::{Priority, Spawner};
 use crate::sync::Arc;
 use std::fmt;
@@ -14,105 +15,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-
-/// A target stage: [`ToSource`], [`ToAnalysis`] or [`ToArtifact`].
-pub trait Target<H: Host>: sealed::Sealed + Sized {
-    /// What the stage makes.
-    type Output: Send + Sync + 'static;
-
-    #[doc(hidden)]
-    fn any(self) -> AnyTarget<H>;
-
-    #[doc(hidden)]
-    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<Self::Output>, StageError<H>>>;
-}
-
-mod sealed {
-    pub trait Sealed {}
-}
-
-/// Asks for Source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToSource;
-
-/// Asks for Analysis, and so for Source before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToAnalysis;
-
-/// Asks for the Artifact of a profile, and so for Source and Analysis before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToArtifact<P>(pub P);
-
-impl sealed::Sealed for ToSource {}
-impl sealed::Sealed for ToAnalysis {}
-impl<P> sealed::Sealed for ToArtifact<P> {}
-
-impl<H: Host> Target<H> for ToSource {
-    type Output = H::Source;
-
-    fn any(self) -> AnyTarget<H> {
-        AnyTarget::Source
-    }
-
-    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<H::Source>, StageError<H>>> {
-        if let StageHandle::Source(handle) = handle { Some(handle) } else { None }
-    }
-}
-
-impl<H: Host> Target<H> for ToAnalysis {
-    type Output = H::Analysis;
-
-    fn any(self) -> AnyTarget<H> {
-        AnyTarget::Analysis
-    }
-
-    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<H::Analysis>, StageError<H>>> {
-        if let StageHandle::Analysis(handle) = handle { Some(handle) } else { None }
-    }
-}
-
-impl<H: Host> Target<H> for ToArtifact<H::Profile> {
-    type Output = H::Artifact;
-
-    fn any(self) -> AnyTarget<H> {
-        AnyTarget::Artifact(self.0)
-    }
-
-    fn pick(handle: StageHandle<H>) -> Option<Handle<Arc<H::Artifact>, StageError<H>>> {
-        if let StageHandle::Artifact(handle) = handle { Some(handle) } else { None }
-    }
-}
-
-/// A target that is known only at run time: what a batch's members ask for.
-pub enum AnyTarget<H: Host> {
-    /// Source.
-    Source,
-    /// Analysis.
-    Analysis,
-    /// The Artifact of a profile.
-    Artifact(H::Profile),
-}
-
-impl<H: Host> AnyTarget<H> {
-    /// The stage that is asked for.
-    pub fn stage(&self) -> Stage {
-        match self {
-            Self::Source => Stage::Source,
-            Self::Analysis => Stage::Analysis,
-            Self::Artifact(_) => Stage::Artifact,
-        }
-    }
-}
-
-impl<H: Host> fmt::Debug for AnyTarget<H> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Source => f.write_str("Source"),
-            Self::Analysis => f.write_str("Analysis"),
-            Self::Artifact(profile) => f.debug_tuple("Artifact").field(profile).finish(),
-        }
-    }
-}
 
 /// What a joiner is told: its request met an execution that another had asked for.
 pub struct Joined<H: Host> {
@@ -156,12 +58,26 @@ pub struct Request<H: Host, T = AnyTarget<H>> {
     pub(crate) ask: Ask<H>,
 }
 
-impl<H: Host> Request<H> {
+impl<H: Host, T> Request<H, T> {
     /// Whether it changes nothing, and nothing but its answer can end it.
     #[inline]
     pub(crate) fn only_asks(&self) -> bool {
         let Ask { token, deadline, charged, .. } = &self.ask;
         self.text.is_none() && !self.rehomes && token.is_none() && deadline.is_none() && !charged
+    }
+
+    /// One that [only asks](Self::only_asks) has its answer. What the host gave is dropped, contained.
+    #[inline]
+    pub(crate) fn over(self) {
+        let Self { file, target, text, ask, .. } = self;
+        drop_contained(file);
+        drop_contained(target);
+        if ask.on_join.is_some() || ask.asker.context.is_some() {
+            drop_contained((text, ask));
+        } else {
+            // Nothing that is there has a destructor, and to find that out the rest of it need not be moved.
+            std::mem::forget((text, ask));
+        }
     }
 }
 

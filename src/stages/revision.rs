@@ -27,7 +27,8 @@ pub(crate) struct Life {
     pub(crate) incarnation: u64,
 }
 
-/// One generation of one file. What a look at Source reads stands first, on two cache lines.
+/// One generation of one file. What a look at Source reads stands in one row, from the link's stamp to the result: on one cache line as
+/// often as on two.
 #[repr(C)]
 pub(crate) struct Revision<H: Host> {
     link: Link<Self>,

@@ -104,9 +104,10 @@ impl<H: Host> SourceRoot<H> {
     pub fn lookup(&self, file: &H::File) -> SourceLookup<H> {
         let Some((_, at)) = self.lease else { return SourceLookup::Unknown };
         let (core, clock) = (&*self.core, &self.core.shared.clock);
+        // Before the pin, whose barrier keeps all that follows it waiting.
+        let Ok(hash) = core.stripes.hash(file) else { return SourceLookup::Unknown };
         let pinned = epoch::pin();
         let look = || {
-            let hash = core.stripes.hash_here(file);
             self.world.table.look_back(hash, file, &pinned, |slot| {
                 match slot.versions.seen_at(at, clock, &pinned)?.shown(at, clock) {
                     Shown::Nothing => None,
@@ -115,7 +116,7 @@ impl<H: Host> SourceRoot<H> {
                 }
             })
         };
-        // Hashing and comparing is the host's code.
+        // Comparing is the host's code.
         catch(look).ok().flatten().unwrap_or(SourceLookup::Unknown)
     }
 

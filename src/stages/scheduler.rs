@@ -10,10 +10,13 @@ use super::error::StageError;
 use super::host::Host;
 use super::lifecycle::Gone;
 use super::limbo::Limbo;
-use super::request::{Request, StageHandle, Target};
+use super::look::Sought;
+use super::needed::Needed;
+use super::request::{Request, StageHandle, StageValue};
 use super::shared::Shared;
 use super::stripe::Stripes;
 use super::submit::Submission;
+use super::target::Target;
 use super::world::{World, Worlds};
 use crate::admission::{Acquiring, Admission, Budget};
 use crate::flight::{Handle, Interrupt, Killed};
@@ -226,14 +229,28 @@ impl<H: Host> Stages<H> {
     ///
     /// The handle ends with the stage's value, the failure of it or of a stage before it, [`StageError::Superseded`] if the file
     /// moves on meanwhile, or [`StageError::Shutdown`]. A request after a failure tries again.
+    #[inline]
     pub fn submit_request<T: Target<H>>(&self, request: Request<H, T>) -> StageHandleOf<H, T> {
-        picked::<H, T>(self.core.submit(request.any()))
+        match self.core.at_hand(&request, T::STAGE) {
+            Ok(value) => {
+                request.over();
+                ready::<H, T>(value)
+            }
+            Err(sought) => picked::<H, T>(self.core.submit_sought(request.any(), sought)),
+        }
     }
 
     /// As [`submit_request`](Self::submit_request), but never waits for the budget. Declined, it has changed nothing.
     pub fn try_submit_request<T: Target<H>>(&self, request: Request<H, T>) -> Admission<StageHandleOf<H, T>> {
+        let sought = match self.core.at_hand(&request, T::STAGE) {
+            Ok(value) => {
+                request.over();
+                return Admission::Admitted(ready::<H, T>(value));
+            }
+            Err(sought) => sought,
+        };
         let mut submission = Submission::new(&self.core, false);
-        let answer = submission.submit(request.any());
+        let answer = submission.submit(request.any(), sought);
         submission.call_joiners();
         match answer {
             Ok((handle, false)) => Admission::Admitted(picked::<H, T>(handle)),
@@ -317,12 +334,31 @@ fn picked<H: Host, T: Target<H>>(handle: StageHandle<H>) -> StageHandleOf<H, T> 
     T::pick(handle).expect("a request is answered for the stage that it asked for")
 }
 
+/// The handle of a request that has its answer.
+#[inline]
+fn ready<H: Host, T: Target<H>>(value: StageValue<H>) -> StageHandleOf<H, T> {
+    Handle::ready(Ok(T::of(value).expect("a request is answered for the stage that it asked for")))
+}
+
 impl<H: Host> Core<H> {
     /// Answers one request, and waits for the budget if there is one.
     fn submit(&self, request: Request<H>) -> StageHandle<H> {
+        match self.at_hand(&request, request.target.stage()) {
+            Ok(value) => {
+                let stage = request.target.stage();
+                request.over();
+                StageHandle::ready(stage, Ok(value))
+            }
+            Err(sought) => self.submit_sought(request, sought),
+        }
+    }
+
+    /// The same of one that is not answered at once.
+    #[inline(never)]
+    fn submit_sought(&self, request: Request<H>, sought: Option<Sought<Needed<H>>>) -> StageHandle<H> {
         let mut submission = Submission::new(self, true);
         let stage = request.target.stage();
-        let answer = submission.submit(request);
+        let answer = submission.submit(request, sought);
         submission.call_joiners();
         match answer {
             Ok((handle, _)) => handle,

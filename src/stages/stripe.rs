@@ -78,6 +78,7 @@ impl<H: Host> Stripes<H> {
     }
 
     /// The hash of a name; it is the host's code that feeds it.
+    #[inline]
     pub(crate) fn hash(&self, file: &H::File) -> Result<u64, PanicReport> {
         catch(|| self.hash_here(file))
     }

@@ -7,17 +7,18 @@ use super::edges;
 use super::edit::{Change, Edit, How, Moved, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::{Host, Stage};
+use super::look::{Found, Sought, needed};
 use super::needed::Needed;
 use super::origin::Asked;
 use super::profiles::Named;
-use super::request::{AnyTarget, Ask, Joined, Request, StageHandle};
+use super::request::{Ask, Joined, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
 use super::slot::{Kind, Slot};
-use super::stamp::Clock;
+use super::target::AnyTarget;
 use super::wish::{Standing, Wished, wish};
 use crate::admission::Refused;
-use crate::flight::{Contained, Handle, Interrupt, PanicReport, catch, drop_contained, trampoline};
+use crate::flight::{Contained, Interrupt, PanicReport, catch, drop_contained, trampoline};
 use crate::sync::epoch::{self, Guard};
 use crate::sync::{Arc, hint, mutant};
 use smallvec::SmallVec;
@@ -69,28 +70,9 @@ impl<'a, H: Host> Submission<'a, H> {
         }
     }
 
-    /// Answers one request. True with it if it joined what another had asked for.
-    #[inline]
-    pub(crate) fn submit(&mut self, request: Request<H>) -> Result<(StageHandle<H>, bool), Refused> {
-        let sought = if request.only_asks() {
-            match self.core.seek(&request.file, &request.target) {
-                Ok((_, Some(Found::Answer(handle)))) => {
-                    drop_contained(request);
-                    return Ok((handle, false));
-                }
-                Ok((hash, Some(Found::Live(slot)))) => Some(Ok((hash, Some(slot)))),
-                Ok((hash, Some(Found::Ended) | None)) => Some(Ok((hash, None))),
-                Err(report) => Some(Err(report)),
-            }
-        } else {
-            None
-        };
-        self.submit_sought(request, sought)
-    }
-
-    /// The same for a request whose file has been sought, or not yet.
+    /// Answers one request, whose file has been sought, or not yet. True with it if it joined what another had asked for.
     #[inline(never)]
-    fn submit_sought(
+    pub(crate) fn submit(
         &mut self,
         request: Request<H>,
         sought: Option<Sought<Needed<H>>>,
@@ -132,8 +114,8 @@ impl<'a, H: Host> Submission<'a, H> {
 
     #[cold]
     fn find_and_join(&mut self, file: Contained<H::File>, target: &AnyTarget<H>, ask: &mut Ask<H>) -> Answer<H> {
-        match self.core.seek(&file, target) {
-            Ok((_, Some(Found::Answer(handle)))) => Ok(handle),
+        match self.core.seek(&file, target.stage()) {
+            Ok((_, Some(Found::Answer(value)))) => Ok(StageHandle::ready(target.stage(), Ok(value))),
             Ok((hash, Some(Found::Live(slot)))) => self.join_found((hash, file), Some(slot), target, ask),
             Ok((hash, Some(Found::Ended) | None)) => self.join_found((hash, file), None, target, ask),
             Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
@@ -179,9 +161,17 @@ impl<'a, H: Host> Submission<'a, H> {
     ) -> Answer<H> {
         self.charge(ask)?;
         self.core.shared.counters.here().one(|counts| &counts.submits);
-        let slot = self.core.slot(hash, file)?;
+        let pinned = epoch::pin();
+        let (slot, pinned) = match self.core.known(hash, &file, &pinned) {
+            // One pin for the look and the transition.
+            Ok(Some(slot)) => (slot, pinned),
+            other => {
+                drop(pinned);
+                (self.core.known_or_made(other, (file, hash))?, epoch::pin())
+            }
+        };
         let (start, early) = Start::asked(target, ask);
-        let mut edit = self.core.edit(&slot, change, How { creates: true, rehomes }, start);
+        let mut edit = self.core.edit(&slot, change, How { creates: true, rehomes }, start, pinned);
         let Some(revision) = edit.installed.take() else {
             ask.charged |= edit.declined().is_some_and(Revision::uncharge);
             return Err(self.core.refused(&slot, edit.file.moved).into());
@@ -337,19 +327,6 @@ impl<'a, H: Host> Submission<'a, H> {
 }
 
 impl<H: Host> Core<H> {
-    /// Counts a request that only asks, and looks for its file.
-    #[inline]
-    fn seek(&self, file: &H::File, target: &AnyTarget<H>) -> Sought<Found<H>> {
-        let pinned = epoch::pin();
-        // Hashing and comparing is the host's code.
-        catch(|| {
-            let hash = self.stripes.hash_here(file);
-            self.shared.counters.here().one(|counts| &counts.submits);
-            let found = |slot: &Arc<Slot<H>>| Some(at_once(slot, target, &pinned));
-            (hash, self.worlds.now(&pinned).table.look(hash, file, &pinned, found))
-        })
-    }
-
     /// Gives back a unit of the budget that a request has in hand and did not use.
     pub(crate) fn give_back(&self, ask: &mut Ask<H>) {
         if let Some(budget) = &self.shared.budget
@@ -359,9 +336,17 @@ impl<H: Host> Core<H> {
         }
     }
 
-    pub(crate) fn edit<'s>(&self, slot: &'s Arc<Slot<H>>, change: Change<H>, how: How, start: Start<H>) -> Edit<'s, H> {
+    /// Moves one file on. `pinned` ends once the transition stands.
+    pub(crate) fn edit<'s>(
+        &self,
+        slot: &'s Arc<Slot<H>>,
+        change: Change<H>,
+        how: How,
+        start: Start<H>,
+        pinned: Guard,
+    ) -> Edit<'s, H> {
         let mut edits = [edit(slot, change, how, start)];
-        move_on(&self.shared, &mut edits);
+        move_on(&self.shared, &mut edits, pinned);
         let [edit] = edits;
         edit
     }
@@ -371,7 +356,7 @@ impl<H: Host> Core<H> {
         let Some(slot) = self.stripes.hash(file).ok().and_then(|hash| self.live(hash, file).ok()?) else {
             return Moved::Unknown;
         };
-        match self.edit(&slot, change, How { creates: false, rehomes }, Start::idle()).file.moved {
+        match self.edit(&slot, change, How { creates: false, rehomes }, Start::idle(), epoch::pin()).file.moved {
             Moved::Ended => Moved::Unknown,
             moved => moved,
         }
@@ -384,7 +369,7 @@ impl<H: Host> Core<H> {
         self.shared.counters.here().one(|counts| &counts.submits);
         let how = How { creates: true, rehomes: false };
         match self.slot(hash, file) {
-            Ok(slot) => self.edit(&slot, Change::Set(text), how, Start::idle()).file.moved,
+            Ok(slot) => self.edit(&slot, Change::Set(text), how, Start::idle(), epoch::pin()).file.moved,
             Err(StageError::Shutdown) => Moved::Ended,
             Err(_) => Moved::Unknown,
         }
@@ -399,16 +384,26 @@ impl<H: Host> Core<H> {
 
     /// The slot of `file`, made if there is none.
     pub(crate) fn slot(&self, hash: u64, file: Contained<H::File>) -> Result<Needed<H>, StageError<H>> {
-        let failed = |report: PanicReport| panicked::<H>(&file, Stage::Source, 0, report);
-        let found = {
-            let pinned = epoch::pin();
-            let table = &self.worlds.now(&pinned).table;
-            table.find(hash, &file, &pinned, |slot| needed(slot, &pinned)).map_err(failed)?.flatten()
-        };
-        if let Some(slot) = found {
-            return Ok(slot);
+        let known = self.known(hash, &file, &epoch::pin());
+        self.known_or_made(known, (file, hash))
+    }
+
+    /// The slot of `file`, if it has one.
+    fn known(&self, hash: u64, file: &H::File, pinned: &Guard) -> Result<Option<Needed<H>>, PanicReport> {
+        Ok(self.worlds.now(pinned).table.find(hash, file, pinned, |slot| needed(slot, pinned))?.flatten())
+    }
+
+    /// As `slot`, once that is known. Outside every pin.
+    fn known_or_made(
+        &self,
+        known: Result<Option<Needed<H>>, PanicReport>,
+        (file, hash): (Contained<H::File>, u64),
+    ) -> Result<Needed<H>, StageError<H>> {
+        match known {
+            Ok(Some(slot)) => Ok(slot),
+            Ok(None) => self.add((file, hash), None).map(|added| added.map_or_else(|found| found, Needed::already)),
+            Err(report) => Err(panicked::<H>(&file, Stage::Source, 0, report)),
         }
-        self.add((file, hash), None).map(|added| added.map_or_else(|found| found, Needed::already))
     }
 }
 
@@ -427,57 +422,6 @@ pub(crate) fn visible_or_first<H: Host>(slot: &Needed<H>) -> Arc<Revision<H>> {
         if slot.versions.create(first.clone()).is_ok() {
             return first;
         }
-    }
-}
-
-/// What a request finds of its file.
-enum Found<H: Host> {
-    /// Its answer.
-    Answer(StageHandle<H>),
-    /// A slot to join.
-    Live(Needed<H>),
-    /// A slot of a life that has ended, or of none.
-    Ended,
-}
-
-/// The hash of a name, and what was found under it.
-pub(crate) type Sought<F> = Result<(u64, Option<F>), PanicReport>;
-
-/// A slot that has not ended, to be relied on.
-#[inline]
-pub(crate) fn needed<H: Host>(slot: &Arc<Slot<H>>, pinned: &Guard) -> Option<Needed<H>> {
-    match slot.visible(pinned) {
-        Some(seen) if seen.absent => None,
-        Some(_) => Some(Needed::already(slot.clone())),
-        None => Needed::of(slot.clone()),
-    }
-}
-
-/// What a request finds in the slot of its file.
-#[inline]
-fn at_once<H: Host>(slot: &Arc<Slot<H>>, target: &AnyTarget<H>, pinned: &Guard) -> Found<H> {
-    match slot.visible(pinned) {
-        Some(seen) if seen.absent => Found::Ended,
-        Some(seen) => answer_at_once(&seen, target, slot.clock())
-            .map_or_else(|| Found::Live(Needed::already(slot.clone())), Found::Answer),
-        None => Needed::of(slot.clone()).map_or(Found::Ended, Found::Live),
-    }
-}
-
-/// The answer of a request whose stage is done already. Allocates nothing.
-#[inline]
-fn answer_at_once<H: Host>(seen: &Revision<H>, target: &AnyTarget<H>, clock: &Clock) -> Option<StageHandle<H>> {
-    match target {
-        AnyTarget::Source => {
-            let (value, _) = seen.published(clock)?;
-            Some(StageHandle::Source(Handle::ready(Ok(value.clone()))))
-        }
-        AnyTarget::Analysis => {
-            let value = seen.analysis.result()?.as_ref().ok()?;
-            Some(StageHandle::Analysis(Handle::ready(Ok(value.clone()))))
-        }
-        // To find the profile is to compare, which is the host's code: not under a pin.
-        AnyTarget::Artifact(_) => None,
     }
 }
 

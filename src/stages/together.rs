@@ -7,11 +7,13 @@ use super::early::{Early, Start};
 use super::edit::{Change, Edit, How, edit, move_on};
 use super::error::{StageError, panicked};
 use super::host::Host;
+use super::look::{Sought, needed};
 use super::needed::Needed;
-use super::request::{AnyTarget, Ask, Request, StageHandle};
+use super::request::{Ask, Request, StageHandle};
 use super::revision::Revision;
 use super::scheduler::Core;
-use super::submit::{Sought, Stop, Submission, needed};
+use super::submit::{Stop, Submission};
+use super::target::AnyTarget;
 use crate::flight::{Contained, catch};
 use crate::sync::{Arc, epoch};
 
@@ -171,7 +173,7 @@ impl<H: Host> Core<H> {
         }
         let mut edits = Edits::of(&slots, &mut wanted);
         if !edits.edits.is_empty() {
-            move_on(&self.shared, &mut edits.edits);
+            move_on(&self.shared, &mut edits.edits, epoch::pin());
         }
         let mut submission = Submission::new(self, true);
         let mut tickets = Vec::with_capacity(slots.len());

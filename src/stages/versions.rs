@@ -23,13 +23,15 @@ impl Transition {
 }
 
 /// What versioned publication needs of a revision: its stamp, the transition that brings it, and its predecessor.
+/// What every look reads stands last, beside what a revision puts after it.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Link<R> {
-    pub(super) stamp: Stamp,
     /// Null for a transition of one member, whose stamp is the revision's own. Read only while the own stamp is 0.
     shared: AtomicPtr<Transition>,
     /// The predecessor while the revision is installing, and as long as a captured view can see it.
     pub(super) prev: Prev<R>,
+    pub(super) stamp: Stamp,
 }
 
 impl<R> Link<R> {

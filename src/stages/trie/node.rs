@@ -28,10 +28,12 @@ pub(crate) trait Hashed {
 
 pub(super) struct Node(pub(super) [Cell; 1 << BITS]);
 
+#[inline]
 pub(super) fn is_frozen(word: Word) -> bool {
     word.addr() & FROZEN != 0
 }
 
+#[inline]
 fn thawed(word: Word) -> Word {
     word.map_addr(|address| address & !FROZEN)
 }
@@ -53,6 +55,13 @@ pub(super) unsafe fn node<'g>(word: Word) -> Option<&'g Node> {
 /// The entry that a word without a node holds.
 #[inline]
 pub(super) fn entry<S>(word: Word) -> Option<Entry<S>> {
+    if is_frozen(word) { frozen_entry(word) } else { Entry::of_raw(word) }
+}
+
+/// Apart, so that what follows the look at a cell need not wait for its mark to be taken off, which is rarely there.
+#[cold]
+#[inline(never)]
+fn frozen_entry<S>(word: Word) -> Option<Entry<S>> {
     Entry::of_raw(thawed(word))
 }
 

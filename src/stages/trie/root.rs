@@ -29,8 +29,10 @@ const ROOMY: usize = 8;
 /// Cells of a cache line.
 const LINE: usize = if cfg!(shardrun_loom) { 2 } else { 8 };
 
-#[repr(align(64))]
+#[cfg_attr(not(shardrun_loom), repr(align(64)))]
 struct Line([Cell; LINE]);
+
+const _: () = assert!(size_of::<Line>() == LINE * size_of::<Cell>(), "a part is one row of cells");
 
 /// How many bits choose a cell stands in the lowest bits of the pointer to a part, so that it takes no look of its own.
 const WIDTH: usize = align_of::<Line>() - 1;
@@ -70,10 +72,9 @@ impl<'g> Part<'g> {
     #[inline]
     pub(super) fn cell(self, hash: u64) -> (&'g Cell, u32) {
         let at = ((hash << PART_BITS) >> (u64::BITS - self.bits())) as usize;
-        let first = self.0.map_addr(|address| address & !WIDTH).cast::<Line>();
-        // SAFETY: made by `fresh`, with as many cells as the bits can choose; and it lives as long as it says.
-        let line = unsafe { &*first.add(at / LINE) };
-        (&line.0[at % LINE], PART_BITS + self.bits())
+        let first = self.0.map_addr(|address| address & !WIDTH).cast::<Cell>();
+        // SAFETY: made by `fresh`, with as many cells as the bits can choose, which lie in one row; and it lives as long as it says.
+        (unsafe { &*first.add(at) }, PART_BITS + self.bits())
     }
 
     fn cells(self) -> impl Iterator<Item = &'g Cell> {
