@@ -34,7 +34,7 @@ pub use handle::{CancelOnDrop, Handle};
 
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 pub(crate) use active::broken;
-pub(crate) use active::{contains as is_active, enter};
+pub(crate) use active::{ActiveScope, contains as is_active, enter};
 pub(crate) use completion::Completion;
 pub(crate) use contain::{Contained, OnUnwind, catch, contained, drop_contained, in_the_engine};
 pub(crate) use first::{First, FirstFlight, FirstWaiter};

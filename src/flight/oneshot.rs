@@ -128,6 +128,18 @@ impl<R: 'static> OneShot<R> {
         self.result.with(|slot| unsafe { (*slot).as_ref() })
     }
 
+    /// Whether there is nothing to drop here, if `trivial` says so of the result.
+    ///
+    /// # Safety
+    /// Nobody but the caller can reach it.
+    #[inline]
+    pub(crate) unsafe fn drops_nothing(&self, trivial: impl FnOnce(Option<&R>) -> bool) -> bool {
+        // SAFETY: promised by the caller.
+        let waker = self.waker.with(|slot| unsafe { (*slot).is_some() });
+        // SAFETY: as above.
+        !waker && self.result.with(|slot| trivial(unsafe { (*slot).as_ref() }))
+    }
+
     /// Tells the reader of what was put here.
     ///
     /// # Safety

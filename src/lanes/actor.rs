@@ -13,7 +13,7 @@ use super::job::{JobRef, taken};
 use super::keys::Keys;
 use super::kind::{ActorOptions, LaneClass, LaneKind};
 use super::mailbox::Mailbox;
-use super::meta::Meta;
+use super::meta::{Apart, Meta};
 use super::queue::Queues;
 use super::room::{Room, Waiter};
 use super::word::{LaneWord, Owes, Seen};
@@ -230,18 +230,24 @@ where
         if meta.is_installing() {
             return;
         }
-        if let Some(key) = meta.key()
-            && meta.joins().is_none()
-        {
+        if let Some(apart) = meta.apart() {
+            self.left_apart(meta, apart);
+        }
+        self.shared.left_queue(meta.class(), meta.brought.bucket);
+    }
+
+    /// As [`left_queue`](Self::left_queue), for what few jobs have.
+    #[cold]
+    fn left_apart(&self, meta: &Meta<K, C>, apart: &Apart<K, C>) {
+        if let Some(key) = apart.key.filter(|_| !apart.joins) {
             self.keys.clear(key.bit());
         }
         // Who waits for the result of another is bounded by its deadline all the same.
-        if let Some(timer) = meta.timer().and_then(OnceLock::get)
+        if let Some(timer) = apart.deadline.get()
             && meta.state.phase() != JobPhase::Following
         {
             timer.cancel();
         }
-        self.shared.left_queue(meta.class(), meta.brought.bucket);
     }
 
     /// A job was taken out without having run, says who led its cell out of Queued: it may lie in the queues still.

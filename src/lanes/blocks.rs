@@ -151,11 +151,11 @@ impl Kept {
     }
 }
 
-/// As `Arc::new`, in a block that the thread has kept.
-#[inline]
-pub(super) fn make<T>(depot: &Depot, content: T) -> Arc<T> {
+/// As `Arc::new`, in a block that the thread has kept. `content` is called once; called where it is to lie it is not copied there.
+#[inline(always)]
+pub(super) fn make<T>(depot: &Depot, content: impl FnOnce() -> T) -> Arc<T> {
     if !is_kept::<T>() {
-        return Arc::new(content);
+        return Arc::new(content());
     }
     let (at, size) = (place::<T>(), size_of::<T>());
     match KEPT.try_with(|kept| kept.try_borrow_mut().ok()?[at].take(depot, at, size)) {
@@ -164,28 +164,31 @@ pub(super) fn make<T>(depot: &Depot, content: T) -> Arc<T> {
             // SAFETY: the block came from a counted one of this size and alignment, which `keep` got with its only count, strong
             // and weak; nobody else has it, and nothing lies in it.
             unsafe {
-                block.write(content);
+                block.write(content());
                 Arc::from_raw(block)
             }
         }
-        _ => Arc::new(content),
+        _ => Arc::new(content()),
     }
 }
 
-/// Lets go of `last`, and keeps its block. Without a depot, which might go with it, the thread keeps what it can.
+/// Lets go of `last`, and keeps its block. Without a depot, which might go with it, the thread keeps what it can. `drops`: something
+/// may lie in it that is to be dropped.
 ///
 /// # Safety
 /// It is the only reference, counted or weak, and nobody can make another.
 #[inline]
-pub(super) unsafe fn keep<T>(depot: Option<&Depot>, last: Arc<T>) {
+pub(super) unsafe fn keep<T>(depot: Option<&Depot>, last: Arc<T>, drops: bool) {
     if !is_kept::<T>() {
         return;
     }
     // ordering: pairs with the Release by which the other references were let go of.
     fence(Ordering::Acquire);
     let block = Arc::into_raw(last).cast_mut();
-    // SAFETY: nobody else refers to it, and it is not looked at any more. Should a destructor panic its block is lost.
-    unsafe { block.drop_in_place() };
+    if drops {
+        // SAFETY: nobody else refers to it, and it is not looked at any more. Should a destructor panic its block is lost.
+        unsafe { block.drop_in_place() };
+    }
     if cfg!(debug_assertions) {
         // SAFETY: the content is gone; the block is ours.
         unsafe { block.cast::<u8>().write_bytes(0xDD, size_of::<T>()) };

@@ -26,9 +26,15 @@ impl<T> MaybeCounted<T> {
     /// Counts it, if it is not counted: it is alive from now on as long as this is here.
     pub(super) fn count(&self) {
         // ordering: Relaxed; who drops this comes after all others by the count of what holds it.
-        if !self.counted.load(Ordering::Relaxed) && !self.counted.swap(true, Ordering::Relaxed) {
+        if !self.is_counted() && !self.counted.swap(true, Ordering::Relaxed) {
             mem::forget(self.get().clone());
         }
+    }
+
+    /// Whether it has a count of its own.
+    #[inline]
+    pub(super) fn is_counted(&self) -> bool {
+        self.counted.load(Ordering::Relaxed)
     }
 
     /// What it leads to.
@@ -41,7 +47,7 @@ impl<T> MaybeCounted<T> {
 impl<T> Drop for MaybeCounted<T> {
     #[inline]
     fn drop(&mut self) {
-        if self.counted.load(Ordering::Relaxed) {
+        if self.is_counted() {
             // SAFETY: `count` has made the count that goes here, and nobody looks through this any more.
             unsafe { ManuallyDrop::drop(&mut self.to) };
         }

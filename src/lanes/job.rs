@@ -145,7 +145,7 @@ where
     W: Work<K, C>,
 {
     /// A job of `actor` that is queued since `at`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         actor: &Arc<Actor<K, C>>,
         brought: Brought<K, C>,
@@ -154,9 +154,12 @@ where
         share: Share<W::Out>,
     ) -> Arc<Self> {
         let depot = &actor.shared.blocks;
-        let meta = Meta::new(whole::<K, C, W>, actor, brought, at);
-        let cell = Self { meta, work: UnsafeCell::new(Some(work)), shot: OneShot::new(), share };
-        blocks::make(depot, cell)
+        blocks::make(depot, || Self {
+            meta: Meta::new(whole::<K, C, W>, actor, brought, at),
+            work: UnsafeCell::new(Some(work)),
+            shot: OneShot::new(),
+            share,
+        })
     }
 
     /// What everybody may know of it.
@@ -176,6 +179,20 @@ where
     unsafe fn take_work(&self) -> Option<W> {
         // SAFETY: promised by the caller.
         self.work.with_mut(|work| unsafe { (*work).take() })
+    }
+
+    /// Whether it has nothing to drop, as a job that ran and whose result needs no destructor.
+    ///
+    /// # Safety
+    /// Nobody but the caller can reach it.
+    #[inline]
+    unsafe fn drops_nothing(&self) -> bool {
+        let result = |result: Option<&Result<W::Out, LaneError>>| !matches!(result, Some(Err(_)));
+        // SAFETY: promised by the caller.
+        let ran = self.work.with(|work| unsafe { (*work).is_none() });
+        // SAFETY: as above.
+        let trivial = !std::mem::needs_drop::<W::Out>() && unsafe { self.shot.drops_nothing(result) };
+        ran && trivial && self.meta.drops_nothing()
     }
 
     /// # Safety
@@ -319,8 +336,10 @@ where
     }
 
     unsafe fn put_away(self: Arc<Self>, depot: &Depot) {
+        // SAFETY: promised by the caller.
+        let drops = unsafe { !self.drops_nothing() };
         // SAFETY: promised by the caller; a weak reference is made only for a timer, which stands in `apart`.
-        unsafe { blocks::keep(Some(depot), self) };
+        unsafe { blocks::keep(Some(depot), self, drops) };
     }
 }
 
@@ -415,7 +434,7 @@ where
     fn put_down(self: Arc<Self>) {
         if Arc::strong_count(&self) == 1 && self.meta.apart().is_none() {
             // SAFETY: as in `is_alone`. Its executor may go with it.
-            unsafe { blocks::keep(None, self) };
+            unsafe { blocks::keep(None, self, true) };
         }
     }
 }

@@ -88,7 +88,7 @@ impl<K, C> Meta<K, C> {
     /// the start. Any other job is reached through its actor alone, until a runner takes it out; a queued one lies inside an actor that is
     /// registered, or that is being emptied by who holds it; and the runner holds the actor until it has let go of the job. If it
     /// finds then that others can reach the job, by a ticket, say, that its body has made, it has the job keep the actor.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(
         whole: unsafe fn(NonNull<Self>) -> JobRef<K, C>,
         actor: &Arc<Actor<K, C>>,
@@ -121,6 +121,13 @@ impl<K, C> Meta<K, C> {
     /// The job keeps its actor from now on. For who knows that the actor is alive.
     pub(super) fn keep_actor(&self) {
         self.actor.count();
+    }
+
+    /// Whether there is nothing to drop in it. For who alone can reach the job.
+    #[inline]
+    pub(super) fn drops_nothing(&self) -> bool {
+        let plain = !self.actor.is_counted() && self.brought.apart.is_none();
+        plain && self.token.get().is_none() && self.lender.get().is_none()
     }
 
     /// The lane that it is queued in or runs in at the moment.

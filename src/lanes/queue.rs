@@ -97,6 +97,7 @@ impl<K, C> Queues<K, C> {
     }
 
     /// A job has come.
+    #[inline(always)]
     pub(super) fn arrive(&mut self, job: JobRef<K, C>) {
         self.arrivals += 1;
         let entry = Entry { arrival: self.arrivals, job };

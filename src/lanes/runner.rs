@@ -24,7 +24,7 @@ use super::slots::InSlot;
 use super::turn::{Admitted, Visit};
 use super::word::Owes;
 use crate::admission::ContextScope;
-use crate::flight::{self, OnUnwind};
+use crate::flight::{self, ActiveScope, OnUnwind};
 use crate::sync::Arc;
 use crate::sync::stat::Ordering;
 
@@ -52,7 +52,7 @@ where
 
     pub(super) fn run(mut self) {
         let Some((shared, mut slot)) = self.at.take() else { return };
-        let (mut spare, mut kept) = (None, None);
+        let (mut spare, mut kept, mut active) = (None, None, None);
         let visits = if shared.spawner.is_driven() { 1 } else { VISITS };
         for visit in 1..=visits {
             let admitted = match kept.take() {
@@ -72,7 +72,7 @@ where
                     admitted
                 }
             };
-            match begin(&shared, admitted, slot, (visit < visits).then_some(&mut spare)) {
+            match begin(&shared, admitted, (slot, &mut active), (visit < visits).then_some(&mut spare)) {
                 Then::Over => {}
                 Then::GoesOn(next) => kept = Some(next),
                 Then::Away => {
@@ -133,11 +133,15 @@ where
     }
 }
 
+/// The slot of a job that is begun and its place on the thread's stack, which the next one finds there if the runner goes on with the
+/// actor: nothing of the host's is called between the two.
+type Seat<'a> = (usize, &'a mut Option<ActiveScope>);
+
 /// Begins a job that was admitted. With `spare` it may go on with the actor.
 fn begin<K, C>(
     shared: &Arc<Shared<K, C>>,
     (actor, admitted): Begun<K, C>,
-    slot: usize,
+    (slot, active): Seat<'_>,
     spare: Option<&mut Spare<K, C>>,
 ) -> Then<K, C>
 where
@@ -162,11 +166,13 @@ where
     );
     if !job::start(&job) {
         // Cancelled in between, and answered by who did that.
+        *active = None;
         shared.slots.end(slot, None);
         release(meta, false);
         return Then::Over;
     }
     if let Some(error) = too_late(meta, now) {
+        *active = None;
         shared.slots.end(slot, None);
         meta.state.finish();
         release(meta, false);
@@ -178,15 +184,22 @@ where
     let ran = {
         let _context = ContextScope::enter(meta_context(&cx));
         current::enter(&cx.job, (shared.identity(), cx.incarnation(), lane), || {
-            let _active = flight::enter(shared.slots.id(slot));
+            active.get_or_insert_with(|| flight::enter(shared.slots.id(slot)));
             cx.job.run(&cx)
         })
     };
+    let quiet = matches!(ran, Ran::Over { panicked: false });
+    let spare = spare.filter(|_| quiet && may_go_on(shared, &cx.job, held));
+    if spare.is_none() {
+        *active = None;
+    }
     unwound.disarm();
     match ran {
         Ran::Over { panicked } => {
-            let spare = spare.filter(|_| !panicked && may_go_on(shared, &cx.job, held));
             let next = over(shared, &cx.job, slot, panicked, spare);
+            if next.is_none() {
+                *active = None;
+            }
             job::put_away(cx.job, &shared.blocks);
             return next.map_or(Then::Over, |next| Then::GoesOn((actor, next)));
         }
@@ -209,6 +222,7 @@ where
 }
 
 /// Gives back what a read held of its actor, and goes on with that.
+#[inline(always)]
 fn go_on<K, C>(shared: &Arc<Shared<K, C>>, meta: &Meta<K, C>, spare: &mut Spare<K, C>) -> Option<Admitted<K, C>>
 where
     K: Send + Sync + 'static,
@@ -259,6 +273,7 @@ where
 }
 
 /// A job is over, in a slot. With `spare` its runner goes on with the actor: the next job of it that was admitted.
+#[inline(always)]
 fn over<K, C>(
     shared: &Arc<Shared<K, C>>,
     job: &JobRef<K, C>,

@@ -189,7 +189,7 @@ where
     }
 
     /// As [`try_submit`](Self::try_submit), with what `keep` makes of the job before it is queued.
-    #[inline]
+    #[inline(always)]
     fn try_keep<W: Work<K, C>, R>(
         self: &Arc<Self>,
         job: LaneJob<W, W::Out>,
@@ -224,6 +224,7 @@ where
     }
 
     /// Room for one more, here and in all.
+    #[inline(always)]
     fn reserve(self: &Arc<Self>, class: LaneClass, unit: Option<BudgetGuard>) -> Result<bool, LaneError> {
         let shared = &self.shared;
         let cap = shared.queue_cap(class);
@@ -247,6 +248,7 @@ where
         Ok(epoch)
     }
 
+    #[inline(always)]
     fn submit_reserved<W: Work<K, C>, R>(
         self: &Arc<Self>,
         job: LaneJob<W, W::Out>,
