@@ -101,7 +101,7 @@ impl<X: Send + Sync + 'static> Run<X> {
         self
     }
 
-    /// Who watches it.
+    /// Who watches it. Without one what tasks fail with, and what is odd, is written to standard error, a line each.
     pub fn observer(mut self, observer: impl RunObserver<X> + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self

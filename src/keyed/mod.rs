@@ -47,4 +47,4 @@ pub use single::SingleFlight;
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use dag::{joined, word};
+pub(crate) use dag::{joined, offers, word};

@@ -67,7 +67,8 @@ pub trait Host: Send + Sync + Sized + 'static {
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &Self::Source) -> Result<Self::Analysis, Self::Error>;
 
     /// Makes the Artifact of `profile`. Runs on the workers, after the Analysis of every [blocker](Self::dependencies) is there: it
-    /// reads them with [`try_get_analysis`](Stages::try_get_analysis) of [`cx.scheduler()`](StageCx::scheduler).
+    /// reads them with [`try_get_analysis`](Stages::try_get_analysis) of [`cx.scheduler()`](StageCx::scheduler), which is there as long as
+    /// anybody holds the scheduler.
     ///
     /// # Errors
     /// Fails this profile, until the file is edited or the profile is asked for again.

@@ -6,8 +6,9 @@ use super::check;
 use super::flight_graph::Running;
 use crate::flight::{FlightRef, Parker, WaitGraph};
 use crate::graph::nested::Nested;
+use crate::keyed::offers::Offers;
 use crate::keyed::word::Word;
-use crate::runtime::{Job, Priority};
+use crate::runtime::{Job, Pool, Priority};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::thread::spawn;
@@ -62,19 +63,26 @@ fn a_job_of_a_run_is_run_by_who_waits_for_that() {
     });
 }
 
-/// A node of a graph of computations is queued by a thread that blocks then: who waits for the graph takes it.
+/// A node of a graph of computations is queued by a thread that blocks then, while another goes to wait for the graph, perhaps the first
+/// to do so: that one takes the node.
 #[test]
 fn a_node_that_is_queued_is_taken_by_who_waits_for_its_graph() {
     check(|| {
-        let word = Arc::new(Word::new(1, Priority::Interactive, false));
-        let (queued, ran) = (word.clone(), Arc::new(AtomicU64::new(0)));
+        let graph = Arc::new((Word::new(1, Priority::Interactive, false), Offers::new()));
+        // Of a node that was started long ago. So the list is made before loom could miss who made it.
+        graph.1.lay(1, Pool::Workers);
+        let (queued, ran) = (graph.clone(), Arc::new(AtomicU64::new(0)));
         let queues = move || {
-            assert!(queued.open().is_some(), "it waits for one edge");
-            queued.queue();
+            let (word, offers) = &*queued;
+            assert!(word.open().is_some(), "it waits for one edge");
+            word.queue();
+            offers.offer(0, Pool::Workers);
         };
         let counts = ran.clone();
         let runs = move || {
-            let takes = word.load().is_free() && word.claim().is_some();
+            let (word, offers) = &*graph;
+            let pool_if_free = |node| (node == 0 && word.load().is_free()).then_some(Pool::Workers);
+            let takes = offers.take(|| 1, pool_if_free, |_| true).is_some() && word.claim().is_some();
             takes && counts.fetch_add(1, Ordering::AcqRel) == 0
         };
         is_run_by_who_waits(Work { queues, runs, ran });

@@ -92,9 +92,9 @@ const BOTH: &[Seeded] = &[
 const ALONE: &[Seeded] = &[
     ("flight.completes_first", "models::flight_join::a_claimer_alone_beside_a_supersession_and_a_joiner"),
     ("graph.enter_no_fence", "models::flight_waiting::a_job_of_a_run_is_run_by_who_waits_for_that"),
-    ("graph.enter_no_fence", "models::flight_waiting::a_node_that_is_queued_is_taken_by_who_waits_for_its_graph"),
     ("graph.block_no_fence", "models::flight_waiting::a_job_of_a_run_is_run_by_who_waits_for_that"),
-    ("graph.block_no_fence", "models::flight_waiting::a_node_that_is_queued_is_taken_by_who_waits_for_its_graph"),
+    ("offers.want_no_fence", "models::flight_waiting::a_node_that_is_queued_is_taken_by_who_waits_for_its_graph"),
+    ("dag.word.queue_no_fence", "models::flight_waiting::a_node_that_is_queued_is_taken_by_who_waits_for_its_graph"),
     ("semaphore.goes_on_without", "models::keyed_semaphore::a_body_that_sleeps_lends_its_permit_and_goes_on_with_one"),
     ("lanes.turn_over_turn", "models::lanes_word::runners_that_go_on_with_an_actor_take_turns"),
     ("shelf.evict_without_claim", "models::keyed_shelf::an_entry_is_put_in_while_it_is_evicted_and_pushed_out"),

@@ -103,7 +103,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/keyed/cx.rs", "a flag that a builder sets and its own thread reads"),
     ("src/keyed/shelf.rs", "the marks and counts of what is kept, with the argument of each edge beside it"),
     ("src/keyed/semaphore.rs", "the fence between a place in line and the look whether the runtime is closed"),
-    ("src/keyed/dag/help.rs", "where a search has ended"),
+    ("src/keyed/dag/offers.rs", "whether nodes are to be laid down, and which have been looked at since"),
     ("src/keyed/dag/first.rs", "the cursor of a ticket for many nodes"),
     ("src/keyed/dag/joined.rs", "which of two came second to a node that waits"),
     ("src/keyed/dag/links.rs", "numbers of added nodes, each given once"),

@@ -7,8 +7,7 @@
 
 use super::run::Run;
 use super::walk::Walk;
-use crate::runtime::{Place, current_pool};
-use crate::sync::atomic::Ordering;
+use crate::runtime::{Place, Pool, current_pool};
 
 impl Run {
     /// Runs a queued node here, and for a while what that makes ready. True if there was one.
@@ -28,26 +27,24 @@ impl Run {
     /// Whether `help_here` would find something. Who asks stands among those who wait already: so either he sees a node, or he is
     /// nudged by the thread that has queued it and blocks.
     pub(super) fn has_queued_here(&self) -> bool {
-        self.queued_here().is_some()
+        let found = self.queued_here();
+        if let Some(id) = found {
+            self.offers.lay(id, self.node(id).kind.pool());
+        }
+        found.is_some()
     }
 
-    /// A queued node that may run on this thread; the search goes on where the last one has ended.
+    /// A queued node that may run on this thread, and is no longer offered.
     fn queued_here(&self) -> Option<u32> {
         let (here, anywhere) = (current_pool(&self.spawner), self.spawner.is_driven());
         if here.is_none() && !anywhere {
             return None;
         }
-        let may_run = |id: &u32| {
-            let node = self.has(*id).then(|| self.node(*id));
-            node.is_some_and(|node| {
-                let pool = node.kind.pool();
-                node.load().is_free() && (anywhere || here.is_some_and(|here| self.spawner.runs_at(here, pool)))
-            })
+        let pool_if_free = |id: u32| {
+            let node = self.has(id).then(|| self.node(id))?;
+            node.load().is_free().then(|| node.kind.pool())
         };
-        // ordering: Relaxed: a hint.
-        let (count, from) = (self.len() as u32, self.helped.load(Ordering::Relaxed));
-        let found = (from..count).chain(0..from.min(count)).find(may_run)?;
-        self.helped.store(found, Ordering::Relaxed);
-        Some(found)
+        let may_run = |pool: Pool| anywhere || here.is_some_and(|here| self.spawner.runs_at(here, pool));
+        self.offers.take(|| self.len() as u64, pool_if_free, may_run)
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod joined;
 mod limited;
 mod links;
 mod node;
+pub(crate) mod offers;
 mod report;
 mod run;
 mod ticket;

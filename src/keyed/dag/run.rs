@@ -12,6 +12,7 @@ use super::ids::{DagNode, Link, NODES_MAX};
 use super::joined::Joined;
 use super::links::{Added, Grown, More};
 use super::node::Node;
+use super::offers::Offers;
 use super::report::DagReport;
 use super::ticket::Ticket;
 use super::urgency::{Change, Urgency};
@@ -22,7 +23,7 @@ use crate::flight::{
     CancelRegistration, CancellationToken, Completion, Flight, FlightId, FlightRef, Interrupt, Killed, Left, Phase,
 };
 use crate::runtime::{Place, Priority, Spawner, current_pool};
-use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, CachePadded, OnceLock, Weak};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -48,8 +49,8 @@ pub(crate) struct Run {
     reservation: Option<Reservation>,
     /// Some node waits, or has waited, for a computation of a cache or for a permit.
     waits: AtomicBool,
-    /// The node that who waits inside a job has run last.
-    pub(super) helped: AtomicU32,
+    /// The nodes that who waits for it inside a job may run.
+    pub(super) offers: Offers,
     /// Nodes that are not over, less those that were not told of yet.
     left: CachePadded<AtomicU64>,
     began: Duration,
@@ -90,7 +91,7 @@ impl Run {
             heard: OnceLock::new(),
             reservation,
             waits: AtomicBool::new(false),
-            helped: AtomicU32::new(0),
+            offers: Offers::new(),
         });
         run.listen(token);
         (run, waiter)
@@ -382,8 +383,9 @@ impl Run {
         token.clone()
     }
 
-    /// Sends a ticket of a node off.
+    /// Sends a ticket of a node off, which is queued.
     pub(super) fn push(&self, node: u32, place: Place, next: bool) {
+        self.offers.offer(node, place.pool);
         let job = Ticket::of(self.arc(), node, place.priority);
         // Refused after a shutdown: dropping the ticket ends the run.
         drop(if next { self.spawner.push_next(place, job) } else { self.spawner.push(place, job) });

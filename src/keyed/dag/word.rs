@@ -21,7 +21,7 @@
 
 use super::super::kind::Disposition;
 use crate::runtime::Priority;
-use crate::sync::atomic::{AtomicU64, Ordering, load_for_cas};
+use crate::sync::atomic::{AtomicU64, Ordering, fence_behind_exchange, load_for_cas};
 use crate::sync::mutant;
 
 const GATE: u64 = 1;
@@ -220,7 +220,12 @@ impl Word {
             return seen;
         }
         // ordering: AcqRel. Pairs with `urge` on the same word: if that came first, its priority is returned; else it sees QUEUED.
-        Seen(self.0.fetch_or(QUEUED, Ordering::AcqRel))
+        let seen = Seen(self.0.fetch_or(QUEUED, Ordering::AcqRel));
+        if !mutant("dag.word.queue_no_fence") {
+            // ordering: pairs with `wanted_then_looks`: see there.
+            fence_behind_exchange();
+        }
+        seen
     }
 
     /// Whoever has a ticket takes the node, if nobody has. To the one that has it now: the word before.

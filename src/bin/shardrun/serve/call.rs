@@ -115,6 +115,9 @@ impl Call {
     }
 }
 
+/// Of any parameter.
+const NAMES: &[&str] = &["root", "file", "text", "transitive"];
+
 /// Parameters that have not been read yet.
 struct Given(Params);
 
@@ -123,7 +126,11 @@ impl Given {
         match self.0.remove(name) {
             Some(Value::String(text)) => Ok(text),
             Some(_) => Err(Failure::params(format!("{name} is not a text"))),
-            None => Err(Failure::params(format!("{name} is missing"))),
+            // A slip in its name, perhaps.
+            None => Err(match self.0.keys().find(|other| !NAMES.contains(&other.as_str())) {
+                Some(other) => stray(other),
+                None => Failure::params(format!("{name} is missing")),
+            }),
         }
     }
 
@@ -149,10 +156,15 @@ impl Given {
 
     fn nothing_else(&self) -> Result<(), Failure> {
         match self.0.keys().next() {
-            Some(name) => Err(Failure::params(format!("no parameter {name:?}"))),
+            Some(name) => Err(stray(name)),
             None => Ok(()),
         }
     }
+}
+
+/// The method has no such parameter.
+fn stray(name: &str) -> Failure {
+    Failure::params(format!("no parameter {name:?}"))
 }
 
 #[cfg(test)]
@@ -180,5 +192,11 @@ mod tests {
         assert_eq!(read("dependants", asked), Ok(Asked::Root(root(), dependants)));
         assert_eq!(read("dependants", json!({"root": "/r", "file": "a", "transitive": 1})), Err(PARAMS));
         assert_eq!(read("fingerprint", json!({"root": "/r", "file": null})), Err(PARAMS));
+        let says = |params: Value| {
+            let Value::Object(params) = params else { panic!("not an object") };
+            Asked::read("outline", params).expect_err("it lacks a file").message
+        };
+        assert_eq!(says(json!({"root": "/r", "fil": "a"})), "no parameter \"fil\"", "rather than that one is missing");
+        assert_eq!(says(json!({"root": "/r"})), "file is missing");
     }
 }

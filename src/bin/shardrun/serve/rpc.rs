@@ -86,7 +86,7 @@ pub(super) struct Failure {
     pub(super) code: i64,
     /// A short name that does not change.
     name: &'static str,
-    message: String,
+    pub(super) message: String,
     /// Whether the same request may succeed a little later.
     retry: bool,
     more: Params,
