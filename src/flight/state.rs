@@ -23,7 +23,7 @@
 //! | `add_gate`, `release_gate` | gates ± 1 | who registers on a producer; the producer | a gate on what is already claimed |
 //! | `claim` | ready or Woken → Claimed | whoever pops a ticket | two executions at once |
 //! | `claim_wanted` | ready → Claimed, or → Idle if nobody wants it | whoever pops a ticket | executing for nobody |
-//! | `unclaim` | Claimed → Idle or Waiting | the claimer, before it starts | – |
+//! | `unclaim` | Claimed → Idle | the claimer, before it starts | – |
 //! | `suspend`, `put_back` | Claimed → Suspended, or Woken if NOTIFIED | the claimer of a future | a wake lost while it was polled |
 //! | `inspect` | Suspended → Claimed | a helper, for a look | polling or dropping it meanwhile |
 //! | `wake` | Suspended → Woken; Claimed: NOTIFIED | any waker | two tickets for one wake |
@@ -227,17 +227,15 @@ impl StateWord {
         if owners(before) > 0 || mutant("flight.claims_unwanted") { Ok(()) } else { Err(Phase::Idle) }
     }
 
-    /// Claimed → Waiting (or Idle), for a claimer that has not started: there is no permit for it, or nobody wants it now.
+    /// Claimed → Idle, for a claimer that has not started, since its gate has closed again. Who waits for it looks again: what it
+    /// is held up by now may be free.
     #[cfg_attr(shardrun_rtsan, sanitize(realtime = "nonblocking"))]
-    pub(crate) fn unclaim(&self, wanted: bool) -> Result<(), Phase> {
-        let to = if wanted { Phase::Waiting } else { Phase::Idle };
+    pub(crate) fn unclaim(&self) -> Result<(), Phase> {
         let before = self.update(|word| match Phase::of(word) {
-            Phase::Claimed => Ok(with_phase(word, to)),
+            Phase::Claimed => Ok(with_phase(word, Phase::Idle)),
             other => Err(other),
         })?;
-        if wanted {
-            self.nudge_if_watched(before);
-        }
+        self.nudge_if_watched(before);
         Ok(())
     }
 

@@ -2,7 +2,13 @@
 //! They know nothing of threads: the models try those.
 #![forbid(unsafe_code)]
 
+use super::super::graph;
+use super::super::target::{FlightId, FlightRef};
 use super::*;
+use crate::runtime::{Place, Spawner};
+use crate::sync::Arc;
+use crate::sync::atomic::AtomicU32;
+use std::task::{Wake, Waker};
 
 impl StateWord {
     /// A word in any state.
@@ -48,7 +54,8 @@ fn the_last_gate_makes_it_ready_and_a_stale_ticket_is_refused() {
     assert_eq!(word.claim(), Ok(()));
     assert_eq!(word.claim(), Err(Phase::Claimed));
     assert_eq!(word.add_gate(), Err(Refused::Phase(Phase::Claimed)));
-    assert_eq!(word.unclaim(true), Ok(()));
+    assert_eq!(word.unclaim(), Ok(()));
+    assert_eq!(word.admit(Priority::Background), Ok(Admitted::Ready));
     assert_eq!(word.claim(), Ok(()));
     assert_eq!(word.complete(Outcome::Done), Ok(()));
     assert_eq!(word.kill(Killed::Superseded), Err(Phase::Done));
@@ -80,4 +87,51 @@ fn a_wake_while_it_is_polled_is_kept() {
     assert!(!word.wake());
     assert_eq!(word.kill(Killed::Cancelled), Ok(Phase::Woken));
     assert!(!word.wake());
+}
+
+/// Who waits inside a job, and how often he was nudged.
+#[derive(Default)]
+struct Waits(AtomicU32);
+
+impl Wake for Waits {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl FlightRef for Waits {
+    fn id(&self) -> FlightId {
+        FlightId::of(self, 0)
+    }
+    fn describe(&self) -> String {
+        unreachable!("no cycle is closed")
+    }
+    fn spawner(&self) -> Spawner {
+        unreachable!("nobody is driven")
+    }
+    fn place(&self) -> Place {
+        Place::default()
+    }
+    fn phase(&self) -> Phase {
+        Phase::Claimed
+    }
+    fn help(&self) -> bool {
+        false
+    }
+    fn watch(&self) -> bool {
+        false
+    }
+    fn leave(&self) {}
+}
+
+#[test]
+fn who_watches_what_is_claimed_looks_again_when_the_claim_goes_back() {
+    let (word, waits) = (StateWord::admitted(Priority::Interactive), Arc::new(Waits::default()));
+    let graph = graph::global().expect("outside the models");
+    let _entry = graph.enter(Vec::new(), waits.clone(), Waker::from(waits.clone()));
+    word.claim().unwrap();
+    assert!(!word.watch(), "somebody else has it");
+    // Tests beside this one may nudge too, so only what this one does is sure: it is once at least.
+    word.unclaim().unwrap();
+    assert!(waits.0.load(Ordering::Relaxed) > 0, "it would sleep although its blockers may be free");
 }

@@ -187,7 +187,7 @@ fn meet_blockers<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, artifact:
         }
     }
     // The claim goes back, unless the execution has been ended meanwhile.
-    if artifact.flight.word().unclaim(false).is_ok() {
+    if artifact.flight.word().unclaim().is_ok() {
         known_or_done();
         if is_open(slot, revision)
             && let Some(kind) = run::admit_artifact(revision, artifact, Priority::Maintenance)
