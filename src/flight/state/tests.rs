@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::super::graph;
+use super::super::parker::Parker;
 use super::super::target::{FlightId, FlightRef};
 use super::*;
 use crate::runtime::{Place, Spawner};
 use crate::sync::Arc;
-use crate::sync::atomic::AtomicU32;
-use std::task::{Wake, Waker};
+use std::time::Instant;
 
 impl StateWord {
     /// A word in any state.
@@ -89,17 +89,10 @@ fn a_wake_while_it_is_polled_is_kept() {
     assert!(!word.wake());
 }
 
-/// Who waits inside a job, and how often he was nudged.
-#[derive(Default)]
-struct Waits(AtomicU32);
+/// A flight that another thread executes.
+struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
 
-impl Wake for Waits {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-impl FlightRef for Waits {
+impl FlightRef for Running {
     fn id(&self) -> FlightId {
         FlightId::of(self, 0)
     }
@@ -126,12 +119,12 @@ impl FlightRef for Waits {
 
 #[test]
 fn who_watches_what_is_claimed_looks_again_when_the_claim_goes_back() {
-    let (word, waits) = (StateWord::admitted(Priority::Interactive), Arc::new(Waits::default()));
+    let (word, parker) = (StateWord::admitted(Priority::Interactive), Parker::mine());
     let graph = graph::global().expect("outside the models");
-    let _entry = graph.enter(Vec::new(), waits.clone(), Waker::from(waits.clone()));
+    let _entry = graph.enter(Vec::new(), Arc::new(Running(0)), parker.waker());
     word.claim().unwrap();
     assert!(!word.watch(), "somebody else has it");
-    // Tests beside this one may nudge too, so only what this one does is sure: it is once at least.
+    // A nudge from a test beside this one would do as well, so what is sure is that there is one.
     word.unclaim().unwrap();
-    assert!(waits.0.load(Ordering::Relaxed) > 0, "it would sleep although its blockers may be free");
+    assert!(parker.park_until(Some(Instant::now())), "it would sleep although its blockers may be free");
 }
