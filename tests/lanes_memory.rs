@@ -1,6 +1,9 @@
 //! What keeps an actor, and the memory of jobs that are over: nothing goes too early, and nothing stays.
 
-use shardrun::{CancelOutcome, Driver, JobStatus, LaneKind, LaneTicket, Lanes, LanesConfig, Runtime};
+use shardrun::{
+    CancelOutcome, Driver, JobStatus, LaneError, LaneKind, LaneTicket, Lanes, LanesConfig, RequestContext, Runtime,
+    contained_panics,
+};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 
@@ -84,6 +87,69 @@ fn a_future_keeps_the_actor_that_is_removed_while_it_sleeps() {
     wakes.lock().unwrap().take().unwrap().wake();
     runtime.drive_all();
     assert_eq!(Arc::strong_count(&context), 1);
+    lanes.shutdown();
+}
+
+/// Panics when it is dropped.
+struct Bursts;
+
+impl Drop for Bursts {
+    fn drop(&mut self) {
+        panic!("asked for");
+    }
+}
+
+/// The runner that comes by last lets go of the actor, with a slot in hand.
+#[test]
+fn a_context_that_panics_when_it_goes_takes_no_slot_along() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes: Lanes<u32, Option<Bursts>> = Lanes::new(&runtime, LanesConfig::preset(2, 1, 1, 1)).unwrap();
+    assert!(lanes.register(0, Some(Bursts)) && lanes.register(1, None) && lanes.register(2, None));
+    let wakes = Arc::new(Mutex::new(None));
+    // Both slots are taken.
+    for key in [1, 2] {
+        let (leaves, mut woken) = (wakes.clone(), false);
+        let sleeps = lanes.future(LaneKind::PureRead, move |_| async move {
+            std::future::poll_fn(|task| {
+                *leaves.lock().unwrap() = Some(task.waker().clone());
+                if std::mem::replace(&mut woken, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            })
+            .await;
+        });
+        lanes.execute(&key, sleeps).unwrap();
+    }
+    runtime.drive_all();
+    let refused = lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| ()));
+    let before = contained_panics();
+    assert!(lanes.remove(&0));
+    runtime.drive_all();
+    wakes.lock().unwrap().take().expect("it sleeps").wake();
+    runtime.drive_all();
+    assert!(matches!(refused.wait(), Err(LaneError::Removed)));
+    assert!(contained_panics() > before, "the context has gone, and its panic no further");
+    let mut next = lanes.submit(&2, lanes.job(LaneKind::PureRead, |_| 5));
+    runtime.drive_all();
+    assert_eq!(next.try_get().expect("there is a slot for it").unwrap(), 5);
+    lanes.shutdown();
+}
+
+/// What a job that was cancelled was submitted with goes when a turn lets go of the job, with another job in hand.
+#[test]
+fn a_request_context_that_panics_when_it_goes_keeps_no_other_job_from_its_answer() {
+    let (runtime, lanes) = inline(&Arc::new(7));
+    let context = RequestContext::new(Bursts);
+    let cancelled = context.scope(|| lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| ())));
+    drop(context);
+    let mut other = lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| 5));
+    cancelled.cancel();
+    drop(cancelled);
+    let before = contained_panics();
+    runtime.drive_all();
+    assert!(contained_panics() > before, "the context has gone, and its panic no further");
+    assert_eq!(other.try_get().expect("it was admitted").unwrap(), 5);
+    let mut writes = lanes.submit(&0, lanes.job(LaneKind::Mutating, |_| 6));
+    runtime.drive_all();
+    assert_eq!(writes.try_get().expect("no reader is left").unwrap(), 6);
     lanes.shutdown();
 }
 

@@ -10,6 +10,7 @@
 use super::contain::contained;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::task::Waker;
 
 /// Levels of callbacks within callbacks that are called in place.
@@ -54,6 +55,32 @@ pub(crate) fn run(callback: impl FnOnce() + 'static) {
 pub(crate) fn dispose<V: 'static>(value: V) {
     if std::mem::needs_drop::<V>() {
         enter(value, drop, |value| Call::Run(Box::new(move || drop(value))));
+    }
+}
+
+/// A value of the host's that others may be the last to let go of: where it lies it is dropped as host code is called, contained.
+pub(crate) struct Disposed<T>(Option<T>);
+
+impl<T> Disposed<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(Some(value))
+    }
+}
+
+impl<T> Deref for Disposed<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T> Drop for Disposed<T> {
+    fn drop(&mut self) {
+        if std::mem::needs_drop::<T>() {
+            call(|| self.0 = None);
+        }
     }
 }
 

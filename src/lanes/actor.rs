@@ -18,6 +18,7 @@ use super::queue::Queues;
 use super::room::{Room, Waiter};
 use super::word::{LaneWord, Owes, Seen};
 use crate::flight::FlightRef;
+use crate::flight::trampoline::Disposed;
 use crate::sync::cell::UnsafeCell;
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, OnceLock, hint};
@@ -59,8 +60,9 @@ pub(super) struct Actor<K, C> {
     pub(super) options: ActorOptions,
     pub(super) incarnation: u64,
     pub(super) hash: u64,
-    pub(super) key: K,
-    pub(super) context: Arc<C>,
+    // A runner may be the last to let go of an actor: what is the host's must not take its slot along, nor wait for that.
+    pub(super) key: Disposed<K>,
+    pub(super) context: Disposed<Arc<C>>,
     pub(super) shared: Arc<Shared<K, C>>,
 }
 
@@ -116,8 +118,8 @@ where
             options,
             incarnation,
             hash,
-            key,
-            context,
+            key: Disposed::new(key),
+            context: Disposed::new(context),
             shared,
         })
     }
@@ -389,7 +391,12 @@ where
             seen = self.word.refresh();
         }
         // One that has begun since goes on; one that was only admitted since never begins.
-        jobs.iter().filter(|job| cancel::cancel_queued(&***job)).count()
+        let cancelled = jobs.iter().filter(|job| cancel::cancel_queued(&***job)).count();
+        if self.word.look().is_closed() {
+            // Who closed it found the turn taken, and may be the last who comes by.
+            self.empty();
+        }
+        cancelled
     }
 
     fn refuse_all(&self, jobs: Vec<JobRef<K, C>>) {

@@ -172,18 +172,19 @@ pub(super) fn make<T>(depot: &Depot, content: impl FnOnce() -> T) -> Arc<T> {
     }
 }
 
-/// Lets go of `last`, and keeps its block. Without a depot, which might go with it, the thread keeps what it can. `drops`: something
-/// may lie in it that is to be dropped.
+/// Lets go of `last`, and keeps its block. Without a depot, which might go with it, the thread keeps what it can. `drops` says
+/// whether something may lie in it that is to be dropped.
 ///
 /// # Safety
 /// It is the only reference, counted or weak, and nobody can make another.
 #[inline]
-pub(super) unsafe fn keep<T>(depot: Option<&Depot>, last: Arc<T>, drops: bool) {
+pub(super) unsafe fn keep<T>(depot: Option<&Depot>, last: Arc<T>, drops: impl FnOnce(&T) -> bool) {
     if !is_kept::<T>() {
         return;
     }
-    // ordering: pairs with the Release by which the other references were let go of.
+    // ordering: pairs with the Release by which the other references were let go of: what they did last is seen by who looks now.
     fence(Ordering::Acquire);
+    let drops = drops(&last);
     let block = Arc::into_raw(last).cast_mut();
     if drops {
         // SAFETY: nobody else refers to it, and it is not looked at any more. Should a destructor panic its block is lost.

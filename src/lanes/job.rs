@@ -305,7 +305,7 @@ where
 
     fn is_answered_quietly(&self) -> bool {
         let quiet = if std::mem::needs_drop::<W::Out>() { self.shot.is_awaited() } else { !self.shot.has_waker() };
-        quiet && self.meta.apart().is_none()
+        quiet && self.meta.is_plain()
     }
 
     fn answer(&self, error: LaneError) {
@@ -336,10 +336,8 @@ where
     }
 
     unsafe fn put_away(self: Arc<Self>, depot: &Depot) {
-        // SAFETY: promised by the caller.
-        let drops = unsafe { !self.drops_nothing() };
         // SAFETY: promised by the caller; a weak reference is made only for a timer, which stands in `apart`.
-        unsafe { blocks::keep(Some(depot), self, drops) };
+        unsafe { blocks::keep(Some(depot), self, |job| !job.drops_nothing()) };
     }
 }
 
@@ -434,7 +432,7 @@ where
     fn put_down(self: Arc<Self>) {
         if Arc::strong_count(&self) == 1 && self.meta.apart().is_none() {
             // SAFETY: as in `is_alone`. Its executor may go with it.
-            unsafe { blocks::keep(None, self, true) };
+            unsafe { blocks::keep(None, self, |_| true) };
         }
     }
 }

@@ -11,6 +11,7 @@ use super::lent::Lender;
 use super::mailbox::{Mailbox, Posted};
 use crate::admission::RequestContext;
 use crate::flight::CancellationToken;
+use crate::flight::trampoline::Disposed;
 use crate::runtime::TimerHandle;
 use crate::sync::atomic::{AtomicPtr, AtomicU32};
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
@@ -47,7 +48,7 @@ pub(super) struct Apart<K, C> {
     pub(super) deadline: OnceLock<TimerHandle>,
     /// Equal jobs that are answered with this one's result; sealed by who ends it.
     pub(super) followers: Mailbox<Meta<K, C>>,
-    pub(super) context: Option<RequestContext>,
+    pub(super) context: Option<Disposed<RequestContext>>,
 }
 
 /// What everybody may know of a job.
@@ -126,8 +127,13 @@ impl<K, C> Meta<K, C> {
     /// Whether there is nothing to drop in it. For who alone can reach the job.
     #[inline]
     pub(super) fn drops_nothing(&self) -> bool {
-        let plain = !self.actor.is_counted() && self.brought.apart.is_none();
-        plain && self.token.get().is_none() && self.lender.get().is_none()
+        !self.actor.is_counted() && self.is_plain()
+    }
+
+    /// Whether nothing hangs on it whose destructor could call the host.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.brought.apart.is_none() && self.token.get().is_none() && self.lender.get().is_none()
     }
 
     /// The lane that it is queued in or runs in at the moment.
@@ -200,7 +206,7 @@ impl<K, C> Meta<K, C> {
     }
 
     pub(super) fn context(&self) -> Option<RequestContext> {
-        self.apart()?.context.clone()
+        self.apart()?.context.as_ref().map(|context| RequestContext::clone(context))
     }
 
     /// The token that is cancelled with the job, made when somebody first asks for it.

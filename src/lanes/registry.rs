@@ -200,7 +200,7 @@ where
 
     /// The actor of a key.
     pub(super) fn find(&self, key: &K) -> Option<Arc<Actor<K, C>>> {
-        self.list(self.hash(key))?.pick(|actor| is_listed(actor) && actor.key == *key)
+        self.list(self.hash(key))?.pick(|actor| is_listed(actor) && *actor.key == *key)
     }
 
     /// Enters an actor, unless its key has one already: then that one is returned.
@@ -208,7 +208,7 @@ where
         for _ in 0..TRIES {
             let seen = self.list(actor.hash);
             let there: Vec<_> = seen.iter().flat_map(|list| list.actors()).collect();
-            let (same, mut actors): (Vec<_>, Vec<_>) = there.into_iter().partition(|other| other.key == actor.key);
+            let (same, mut actors): (Vec<_>, Vec<_>) = there.into_iter().partition(|other| *other.key == *actor.key);
             let (mut listed, stale): (Vec<_>, Vec<_>) = same.into_iter().partition(|other| is_listed(other));
             let taken = listed.pop();
             actors.push(actor.clone());
@@ -233,7 +233,7 @@ where
         for _ in 0..TRIES {
             let seen = self.list(actor.hash)?;
             let mut actors: Vec<_> = seen.actors().collect();
-            let place = actors.iter_mut().find(|other| is_listed(other) && other.key == actor.key);
+            let place = actors.iter_mut().find(|other| is_listed(other) && *other.key == *actor.key);
             let old = place.map(|place| std::mem::replace(place, actor.clone()));
             let replaced = old.is_some() && self.replace_with(actor, Some(&seen), &actors);
             trampoline::dispose(actors);

@@ -17,7 +17,8 @@ use super::room::Waiter;
 use super::word::NoRoom;
 use super::work::{LaneJob, Work};
 use crate::admission::{BudgetGuard, RequestContext};
-use crate::flight::{self, Handle, trampoline};
+use crate::flight::trampoline::{self, Disposed};
+use crate::flight::{self, Handle};
 use crate::runtime::{self, Job, Place, Priority};
 use crate::sync::{Arc, OnceLock};
 use std::fmt;
@@ -275,7 +276,7 @@ where
                 expires: deadline.map_or(u64::MAX, |deadline| at.saturating_add(nanos(deadline))),
                 deadline: OnceLock::new(),
                 followers: Mailbox::new(),
-                context,
+                context: context.map(Disposed::new),
             })
         });
         let (lane, id, label, bucket) = (job.lane, job.id, job.label, shared.ages.enter(class, at));
