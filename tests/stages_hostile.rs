@@ -4,8 +4,12 @@
 mod host;
 
 use host::{Act, Files, driven, threads};
-use shardrun::{Budget, Handle, Host, Pool, Request, Runtime, Stage, StageCx, StageError, Stages};
+use shardrun::{
+    Budget, Handle, Host, Moved, Pool, Request, RequestContext, Runtime, Stage, StageCx, StageError, Stages,
+};
+use std::cell::Cell;
 use std::future::Future;
+use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -320,4 +324,125 @@ fn b53_a_hosts_own_destructor_may_panic_whoever_lets_the_scheduler_go() {
         drop(root);
         assert!(shardrun::contained_panics() > caught, "the host was dropped, and its panic went no further");
     }
+}
+
+thread_local! {
+    /// What panics on this thread: comparing names, dropping texts.
+    static FALLS: Cell<(bool, bool)> = const { Cell::new((false, false)) };
+}
+
+/// Calls `f` while what it is given panics.
+fn while_falling<R>(comparisons: bool, f: impl FnOnce() -> R) -> R {
+    FALLS.set((comparisons, true));
+    let answer = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    FALLS.set((false, false));
+    answer.expect("no panic of the host's comes out of a submission")
+}
+
+#[derive(Clone, Debug, Eq)]
+struct Name(u32);
+
+impl Hash for Name {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        self.0.hash(state);
+    }
+}
+
+impl PartialEq for Name {
+    fn eq(&self, other: &Self) -> bool {
+        assert!(!FALLS.get().0, "asked for: a comparison");
+        self.0 == other.0
+    }
+}
+
+#[derive(Clone)]
+struct Text;
+
+impl Drop for Text {
+    fn drop(&mut self) {
+        assert!(!FALLS.get().1, "asked for: a text's destructor");
+    }
+}
+
+struct Texts;
+
+impl Host for Texts {
+    type File = Name;
+    type Text = Text;
+    type Source = ();
+    type Analysis = ();
+    type Artifact = ();
+    type Profile = u32;
+    type Error = std::io::Error;
+
+    fn load(&self, _: &Name) -> Result<Option<Text>, std::io::Error> {
+        Ok(Some(Text))
+    }
+
+    fn source(&self, _: &StageCx<'_, Self>, _: Text) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+
+    fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+
+    fn artifact(&self, _: &StageCx<'_, Self>, _: &u32, (): &(), (): &()) -> Result<(), std::io::Error> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_text_that_no_revision_takes_is_dropped_contained_and_its_unit_comes_back() {
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    let budget = Budget::new(4);
+    let stages = Stages::builder(&runtime, Texts).budget(budget.clone()).build();
+    let edit = || Request::source(Name(1)).text(Text);
+    assert!(stages.submit_request(edit()).wait().is_ok());
+
+    let mut two = while_falling(false, || stages.submit_batch_atomic([edit(), edit()]));
+    assert!(two.wait().into_iter().all(|answer| answer.is_ok()), "the newer text stands for both");
+    assert_eq!(budget.in_use(), 0, "after a batch in which one text stands for two");
+
+    let answer = while_falling(true, || stages.submit_request(edit())).wait();
+    assert!(matches!(answer, Err(StageError::Failed(_))), "{answer:?}");
+    assert_eq!(budget.in_use(), 0, "after a panic of a comparison");
+    assert_eq!(while_falling(true, || stages.set_text(Name(1), Text)), Moved::Unknown);
+
+    stages.stop();
+    let answer = while_falling(false, || stages.submit_request(edit())).wait();
+    assert!(matches!(answer, Err(StageError::Shutdown)), "{answer:?}");
+    assert_eq!(budget.in_use(), 0, "after a request of a scheduler that is stopped");
+    assert_eq!(while_falling(false, || stages.set_text(Name(1), Text)), Moved::Ended);
+    let mut two = while_falling(false, || stages.submit_batch_atomic([edit(), edit()]));
+    assert!(two.wait().into_iter().all(|answer| matches!(answer, Err(StageError::Shutdown))));
+    assert_eq!(budget.in_use(), 0, "after a batch of a scheduler that is stopped");
+}
+
+/// Its destructor panics also where another panics already.
+struct Blast;
+
+impl Drop for Blast {
+    fn drop(&mut self) {
+        panic!("asked for: a destructor of what a request brings");
+    }
+}
+
+#[test]
+fn a_requests_context_and_its_callback_may_both_panic_when_they_are_dropped() {
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    let stages = Stages::new(&runtime, Falling);
+    let blasting = || {
+        let callback = Blast;
+        let asks = Request::source(1).context(RequestContext::new(Blast));
+        asks.on_join(move |_| drop(callback))
+    };
+    stages.submit_request(Request::source(1)).wait().unwrap();
+    let caught = shardrun::contained_panics();
+    assert!(stages.submit_request(blasting()).wait().is_ok(), "its value was there");
+    assert!(stages.submit_batch_atomic([blasting()]).wait().remove(0).is_ok());
+    stages.stop();
+    assert!(matches!(stages.submit_request(blasting()).wait(), Err(StageError::Shutdown)));
+    drop(blasting());
+    assert!(shardrun::contained_panics() >= caught + 8, "each of both is contained by itself");
 }

@@ -54,20 +54,26 @@ fn each_profile_is_made_once_whether_analysis_was_there_or_came_later() {
 
 #[test]
 fn profiles_are_made_in_the_order_of_the_requests_and_strangers_come_in_between() {
-    let host = Files::with([("a", "text"), ("b", "text")]);
-    let (runtime, stages) = driven(&host);
-    stages.submit_request(Request::analysis(a())).wait().unwrap();
-    let mut handles = ask(&stages);
-    let stranger = stages.submit_request(Request::source("b".into()));
-    assert!(stranger.wait().is_ok());
-    assert!(host.ran(Stage::Artifact, "a") < 20, "a stranger waits for a few at most");
-    let mut before = 0;
-    while runtime.drive_one() {
-        let done = handles.iter().take_while(|handle| handle.is_resolved()).count();
-        assert!(done >= before && handles[done..].iter().all(|handle| !handle.is_resolved()), "out of order at {done}");
-        before = done;
+    // Where it is there already each is made ready by its own request; else all of them by the end of Analysis.
+    for analysed in [true, false] {
+        let host = Files::with([("a", "text"), ("b", "text")]);
+        let (runtime, stages) = driven(&host);
+        if analysed {
+            stages.submit_request(Request::analysis(a())).wait().unwrap();
+        }
+        let mut handles = ask(&stages);
+        let stranger = stages.submit_request(Request::source("b".into()));
+        assert!(stranger.wait().is_ok());
+        assert!(host.ran(Stage::Artifact, "a") < 20, "a stranger waits for a few at most");
+        let mut before = 0;
+        while runtime.drive_one() {
+            let done = handles.iter().take_while(|handle| handle.is_resolved()).count();
+            let rest = &handles[done..];
+            assert!(done >= before && rest.iter().all(|handle| !handle.is_resolved()), "out of order at {done}");
+            before = done;
+        }
+        assert!(handles.iter_mut().all(|handle| handle.try_get().unwrap().is_ok()));
     }
-    assert!(handles.iter_mut().all(|handle| handle.try_get().unwrap().is_ok()));
 }
 
 #[test]

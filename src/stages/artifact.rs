@@ -262,20 +262,19 @@ impl<H: Host> ReadyArtifacts<H> {
     }
 
     /// Calls `is_ready` with every execution of `all` that is current, and says of each of which it answers yes that it is ready to
-    /// run: short and no host code, under the caller's pin.
+    /// run, the oldest first: short and no host code, under the caller's pin.
     pub(crate) fn push_each(
         &self,
         all: &Artifacts<H>,
         _pinned: &Guard,
         mut is_ready: impl FnMut(&ArtifactFlight<H>) -> bool,
     ) {
-        for cell in all.cells() {
+        let is_ready = |cell: &&Cell<H>| {
             // SAFETY: as in `Cell::current`; the pin lasts longer than the reference.
             // ordering: as there.
-            if is_ready(unsafe { &*cell.current.load(Ordering::Acquire) }) {
-                self.0.push(cell);
-            }
-        }
+            is_ready(unsafe { &*cell.current.load(Ordering::Acquire) })
+        };
+        self.0.push_all(all.cells().filter(is_ready));
     }
 
     /// Says that the current execution of the profile of `artifact`, one of `all`, is ready to run.

@@ -45,6 +45,23 @@ impl<C: Queueable> ReadyCells<C> {
         }
     }
 
+    /// As [`push`](Self::push) with each of `cells`, which come newest first: who takes has them oldest first.
+    #[inline]
+    pub(crate) fn push_all<'c>(&self, cells: impl Iterator<Item = &'c C>)
+    where
+        C: 'c,
+    {
+        let mut younger = SmallVec::<[&C; 8]>::new();
+        for cell in cells {
+            if cell.number() > 0 {
+                younger.push(cell);
+            }
+        }
+        for cell in younger.iter().rev() {
+            self.push_younger(cell);
+        }
+    }
+
     fn push_younger(&self, cell: &C) {
         // ordering: pairs with `take`, which clears the flag before it looks at the cell. If that came first, this pushes
         // again; else its look finds what was made ready before this.

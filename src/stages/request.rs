@@ -73,7 +73,7 @@ impl<H: Host, T> Request<H, T> {
         drop_contained(file);
         drop_contained(target);
         if ask.on_join.is_some() || ask.asker.context.is_some() {
-            drop_contained((text, ask));
+            drop(ask);
         } else {
             // Nothing that is there has a destructor, and to find that out the rest of it need not be moved.
             std::mem::forget((text, ask));
@@ -82,6 +82,13 @@ impl<H: Host, T> Request<H, T> {
 }
 
 impl<H: Host> Ask<H> {
+    /// Drops what is the host's, whose destructors may panic: each by itself, since two that do so in one go end the process.
+    #[cold]
+    fn drop_hosts(&mut self) {
+        drop_contained(self.asker.context.take());
+        drop_contained(self.on_join.take());
+    }
+
     /// Why it has ended before it was submitted, if it has.
     #[inline]
     pub(crate) fn is_over(&self, spawner: &Spawner) -> Option<StageError<H>> {
@@ -126,6 +133,15 @@ pub(crate) struct Ask<H: Host> {
     pub(crate) uncharged: bool,
     /// It has no unit, so it may join what another has asked for, but be the first nowhere.
     pub(crate) joins_only: bool,
+}
+
+impl<H: Host> Drop for Ask<H> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.asker.context.is_some() || self.on_join.is_some() {
+            self.drop_hosts();
+        }
+    }
 }
 
 impl<H: Host> Request<H, ToSource> {

@@ -93,15 +93,10 @@ impl<'a, H: Host> Submission<'a, H> {
                 None => self.find_and_join(file, &target, &mut ask),
             }
         } else {
+            let mut text = Contained::new(text);
             match self.core.stripes.hash(&file) {
-                Ok(hash) => {
-                    let change = text.map_or(Change::Keep, Change::Set);
-                    self.edit_and_join((hash, file), (change, rehomes), &target, &mut ask)
-                }
-                Err(report) => {
-                    drop_contained(text);
-                    Err(panicked::<H>(&file, target.stage(), 0, report).into())
-                }
+                Ok(hash) => self.edit_and_join((hash, file), (&mut text, rehomes), &target, &mut ask),
+                Err(report) => Err(panicked::<H>(&file, target.stage(), 0, report).into()),
             }
         };
         self.core.give_back(&mut ask);
@@ -152,10 +147,12 @@ impl<'a, H: Host> Submission<'a, H> {
         }
     }
 
+    /// Moves the file on, to `text` if that is one, and joins. The text is taken out of the caller's hands only once a revision
+    /// has it: wherever this ends before, its destructor stays contained.
     fn edit_and_join(
         &mut self,
         (hash, file): (u64, Contained<H::File>),
-        (change, rehomes): (Change<H>, bool),
+        (text, rehomes): (&mut Option<H::Text>, bool),
         target: &AnyTarget<H>,
         ask: &mut Ask<H>,
     ) -> Answer<H> {
@@ -171,6 +168,7 @@ impl<'a, H: Host> Submission<'a, H> {
             }
         };
         let (start, early) = Start::asked(target, ask);
+        let change = text.take().map_or(Change::Keep, Change::Set);
         let mut edit = self.core.edit(&slot, change, How { creates: true, rehomes }, start, pinned);
         let Some(revision) = edit.installed.take() else {
             ask.charged |= edit.declined().is_some_and(Revision::uncharge);
@@ -364,12 +362,15 @@ impl<H: Host> Core<H> {
 
     /// Gives a file a text, and asks for nothing.
     pub(crate) fn set_text(&self, file: H::File, text: H::Text) -> Moved {
-        let file = Contained::new(file);
+        let (file, mut text) = (Contained::new(file), Contained::new(Some(text)));
         let Ok(hash) = self.stripes.hash(&file) else { return Moved::Unknown };
         self.shared.counters.here().one(|counts| &counts.submits);
         let how = How { creates: true, rehomes: false };
         match self.slot(hash, file) {
-            Ok(slot) => self.edit(&slot, Change::Set(text), how, Start::idle(), epoch::pin()).file.moved,
+            Ok(slot) => {
+                let change = text.take().map_or(Change::Keep, Change::Set);
+                self.edit(&slot, change, how, Start::idle(), epoch::pin()).file.moved
+            }
             Err(StageError::Shutdown) => Moved::Ended,
             Err(_) => Moved::Unknown,
         }

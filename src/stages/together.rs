@@ -106,7 +106,6 @@ impl<'a, H: Host> Edits<'a, H> {
         }
         edits.number(slots, wanted);
         for (at, (slot, wanted)) in slots.iter().zip(wanted).enumerate() {
-            let text = wanted.text.take();
             if let Ok(slot) = slot
                 && let named = &mut edits.files[wanted.file]
                 && named.newest == Some(at)
@@ -116,6 +115,8 @@ impl<'a, H: Host> Edits<'a, H> {
                 wanted.early = early;
                 named.edit = Some(edits.edits.len());
                 let how = How { creates: true, rehomes: named.rehomes };
+                // Those that do not stand are left where their destructors are contained.
+                let text = wanted.text.take();
                 edits.edits.push(edit(slot, text.map_or(Change::Keep, Change::Set), how, start));
             }
         }
