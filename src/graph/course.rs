@@ -4,7 +4,9 @@
 
 use super::nested::Nested;
 use super::run::RunError;
-use crate::flight::{CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase, contained};
+use crate::flight::{
+    CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase, contained, nudge_for_queued,
+};
 use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -57,10 +59,13 @@ impl<R: Send + 'static> Course<R> {
     }
 
     fn ticket(&self, job: Job) -> Job {
-        match &self.nested {
-            Some(nested) => nested.ticket(job),
-            None => job,
+        let Some(nested) = &self.nested else { return job };
+        let ticket = nested.ticket(job);
+        // This thread does not come by the ticket itself, and all of those that do may wait.
+        if self.nested_here().is_none() {
+            nudge_for_queued();
         }
+        ticket
     }
 
     /// The jobs that this thread may run while it waits for the run inside another job.
