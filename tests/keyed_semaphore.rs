@@ -210,3 +210,20 @@ fn b58_a_body_that_has_lent_its_permit_takes_one_back_before_it_goes_on() {
     assert!(!seen.load(Ordering::SeqCst), "never two bodies at once");
     assert_eq!(semaphore.available(), 1);
 }
+
+#[test]
+fn b58_who_waits_without_a_spare_for_a_task_that_has_no_permit_runs_it_when_there_is_one() {
+    let runtime = Runtime::builder().workers(1).io_threads(1).max_spares(0).build().unwrap();
+    let caches = Caches::new(&runtime);
+    let cache = caches.cache::<u64, u64>(1, Retain::none()).unwrap();
+    let semaphore = CpuConcurrencySemaphore::new(1);
+    let permit = semaphore.acquire();
+    let task = CacheRequest::key(1).semaphore(semaphore.clone());
+    let waits = runtime.spawn(move || cache.get_or_build(task, |_| Ok(1)).wait().map(|value| *value));
+    // It says so when it sleeps without a spare.
+    while runtime.counters().spares_missing == 0 {
+        std::thread::yield_now();
+    }
+    drop(permit);
+    assert!(matches!(waits.wait(), Ok(Ok(1))));
+}

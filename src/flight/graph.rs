@@ -66,18 +66,10 @@ impl WaitGraph {
     /// Has every waiting thread look again.
     #[cold]
     pub(crate) fn nudge(&self) {
-        self.nudge_but(0);
-    }
-
-    /// The same for all waits but the one of that number; none has the number 0.
-    fn nudge_but(&self, mine: u64) {
         if self.waiting.load(Ordering::Relaxed) == 0 {
             return;
         }
-        let state = self.state.lock();
-        let others = state.waits.iter().filter(|wait| wait.number != mine);
-        let wakers: Vec<Waker> = others.map(|wait| wait.nudge.clone()).collect();
-        drop(state);
+        let wakers: Vec<Waker> = self.state.lock().waits.iter().map(|wait| wait.nudge.clone()).collect();
         for waker in wakers {
             waker.wake();
         }
@@ -137,15 +129,6 @@ pub(crate) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// As [`WaitGraph::nudge_for_queued`], for the thread of this wait. It has looked already, and would only look again for ever.
-    #[cold]
-    pub(crate) fn nudge_others_for_queued(&self) {
-        if !mutant("graph.block_no_fence") {
-            queued_then_looks();
-        }
-        self.graph.nudge_but(self.number);
-    }
-
     /// Whether this wait for `target` inside the flights of `path` could never end and is the one to give up: of the threads
     /// that close a cycle the first to find it, at the latest the last one to register.
     pub(crate) fn cycle(&self, path: &Path, target: Arc<dyn FlightRef>) -> Option<Cycle> {

@@ -10,10 +10,10 @@ use std::rc::Rc;
 
 /// Something that a job holds while it runs, as a permit.
 pub(crate) trait Lends {
-    /// The thread is about to sleep: others may have it. Whether that may have queued what one of them runs.
-    fn lend(&self) -> bool;
-    /// The thread has woken. May wait. As [`lend`](Self::lend), whether that may have queued something.
-    fn take_back(&self) -> bool;
+    /// The thread is about to sleep: others may have it.
+    fn lend(&self);
+    /// The thread has woken. May wait.
+    fn take_back(&self);
     /// Where that lies of which the job holds something.
     fn source(&self) -> usize;
 }
@@ -47,11 +47,7 @@ pub(crate) fn holds(source: usize) -> bool {
 }
 
 /// What a thread has lent because it sleeps: taken back when this is dropped, one by one, of each source one at most.
-pub(crate) struct Lent {
-    held: Vec<Rc<dyn Lends>>,
-    /// To lend it may have queued what others run.
-    pub(crate) queued: bool,
-}
+pub(crate) struct Lent(Vec<Rc<dyn Lends>>);
 
 /// Lends everything that is held here.
 pub(crate) fn lend() -> Lent {
@@ -60,19 +56,12 @@ pub(crate) fn lend() -> Lent {
     if !mutant("held.in_any_order") {
         held.sort_by_key(|held| held.source());
     }
-    let queued = held.iter().fold(false, |queued, held| held.lend() | queued);
-    Lent { held, queued }
-}
-
-impl Lent {
-    /// Takes all back. Whether that may have queued what others run.
-    pub(crate) fn take_back(mut self) -> bool {
-        self.held.drain(..).fold(false, |queued, held| held.take_back() | queued)
-    }
+    held.iter().for_each(|held| held.lend());
+    Lent(held)
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        self.held.drain(..).for_each(|held| _ = held.take_back());
+        self.0.iter().for_each(|held| held.take_back());
     }
 }

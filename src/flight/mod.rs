@@ -50,7 +50,7 @@ pub(crate) use state::StateWord;
 pub(crate) use target::{Facet, FlightId, FlightRef};
 pub(crate) use task::{Ticket, Ticketed};
 pub(crate) use until::Until;
-pub(crate) use waits::{nudge, nudge_for_queued, self_wait};
+pub(crate) use waits::{nudge, self_wait};
 
 // What only the models reach into.
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]

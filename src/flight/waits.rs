@@ -69,9 +69,9 @@ pub(crate) fn nudge() {
     }
 }
 
-/// Nudges them since what this thread has queued, or has had in hand when they looked, may be for them to run.
+/// Nudges them since what this thread has queued may be for them to run: it is about to block, and nobody takes its place.
 #[cold]
-pub(crate) fn nudge_for_queued() {
+fn nudge_for_queued() {
     if let Some(graph) = graph::global() {
         graph.nudge_for_queued();
     }
@@ -95,18 +95,9 @@ fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
     }
     let parker = Parker::mine();
     let waker = parker.waker();
-    let mut told = false;
     while !(shot.register)(&waker) {
-        // It queues nothing from here on, and so says so once; unless a spare that took its place does.
-        let again = !std::mem::replace(&mut told, false);
-        let tell = || {
-            told = true;
-            if again {
-                nudge_for_queued();
-            }
-        };
         // A worker of some other runtime, perhaps, which is not inside a job: a spare takes its place all the same.
-        if !runtime::blocking_or(tell, || parker.park_until(deadline)) {
+        if !runtime::blocking_or(nudge_for_queued, || parker.park_until(deadline)) {
             return (shot.done)();
         }
     }
@@ -153,7 +144,7 @@ fn wait_with(
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let cross = worker.is_some_and(|pool| pool != flight.place().pool);
     let foreign = helping != Helping::Anyone && worker.is_none() && runtime::is_worker();
-    let wait = Wait { awaited, spawner, shot, deadline, helps, cross, foreign, untold: Cell::new(true) };
+    let wait = Wait { awaited, spawner, shot, deadline, helps, cross, foreign };
     if inside { wait.inside() } else { wait.outside() }
 }
 
@@ -168,9 +159,6 @@ struct Wait<'a> {
     /// A worker of another runtime waits: it leaves the flight to the threads that it is meant for, as long as there are any, and
     /// a spare takes its own place.
     foreign: bool,
-    /// This thread, or a spare in its place, may have queued something since it last had others look. Without that two who wait would
-    /// nudge each other for ever.
-    untold: Cell<bool>,
 }
 
 impl Wait<'_> {
@@ -186,10 +174,7 @@ impl Wait<'_> {
         if !self.helps {
             false
         } else if self.cross {
-            watch(self.awaited.flight) && {
-                self.untold.set(true);
-                runtime::blocking(|| help(self.awaited))
-            }
+            watch(self.awaited.flight) && runtime::blocking(|| help(self.awaited))
         } else {
             help(self.awaited)
         }
@@ -198,7 +183,6 @@ impl Wait<'_> {
     /// Helps as long as there is something to help with. True if that was all.
     fn help_out(&self) -> bool {
         while self.help() {
-            self.untold.set(true);
             if self.done() {
                 return true;
             }
@@ -256,31 +240,20 @@ impl Wait<'_> {
                 return Waited::Resolved;
             }
             // What was waited for may need what the jobs here hold.
-            let lent = held::lend();
-            // What a spare queues in its place is untold too.
-            let untold = self.untold.replace(true) | lent.queued;
+            let _lent = held::lend();
             // Only another thread can run now what this one may not: without a spare there may be none, and none may ever come.
             let park = || parker.park_until(self.deadline);
             if leaves {
                 // Where no spare takes its place, its own runtime may be who is needed: it helps then.
                 leaves = runtime::blocking_if_lent(park).is_some();
             } else if !(free && deep) {
-                runtime::blocking_or(|| self.tell(entry.as_ref(), untold), park);
+                runtime::blocking_or(nudge_for_queued, park);
             } else if runtime::blocking_if_lent(park).is_none() {
                 return if self.done() { Waited::Resolved } else { Waited::GivenUp(Interrupt::TooDeep) };
             }
-            self.untold.set(self.untold.get() | lent.take_back());
             if self.done() {
                 return Waited::Resolved;
             }
-        }
-    }
-
-    /// This thread is about to block, and nobody takes its place: what it has queued may be for others who wait.
-    fn tell(&self, entry: Option<&graph::Entry<'_>>, untold: bool) {
-        self.untold.set(false);
-        if untold && let Some(entry) = entry {
-            entry.nudge_others_for_queued();
         }
     }
 }

@@ -4,9 +4,7 @@
 
 use super::nested::Nested;
 use super::run::RunError;
-use crate::flight::{
-    CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase, contained, nudge_for_queued,
-};
+use crate::flight::{CancelRegistration, CancellationToken, Completion, FlightId, FlightRef, Handle, Phase, contained};
 use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -59,13 +57,10 @@ impl<R: Send + 'static> Course<R> {
     }
 
     fn ticket(&self, job: Job) -> Job {
-        let Some(nested) = &self.nested else { return job };
-        let ticket = nested.ticket(job);
-        // This thread does not come by the ticket itself, and all of those that do may wait.
-        if self.nested_here().is_none() {
-            nudge_for_queued();
+        match &self.nested {
+            Some(nested) => nested.ticket(job),
+            None => job,
         }
-        ticket
     }
 
     /// The jobs that this thread may run while it waits for the run inside another job.

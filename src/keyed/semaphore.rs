@@ -265,22 +265,16 @@ struct Held {
 }
 
 impl Lends for Held {
-    fn lend(&self) -> bool {
-        self.own.get() && !mutant("semaphore.keeps_it_asleep") && self.semaphore.permits.release(1)
+    fn lend(&self) {
+        if self.own.get() && !mutant("semaphore.keeps_it_asleep") {
+            self.semaphore.permits.release(1);
+        }
     }
 
-    fn take_back(&self) -> bool {
-        let takes = self.own.get() && !mutant("semaphore.keeps_it_asleep");
-        let mut stood = false;
-        if takes {
-            let sleeps = |wait: &dyn Fn()| {
-                stood = true;
-                blocking_if_lent(wait).is_some()
-            };
-            self.own.set(self.semaphore.take_again(sleeps));
+    fn take_back(&self) {
+        if self.own.get() && !mutant("semaphore.keeps_it_asleep") {
+            self.own.set(self.semaphore.take_again(|wait| blocking_if_lent(wait).is_some()));
         }
-        // Who leaves the line may serve those behind.
-        stood
     }
 
     fn source(&self) -> usize {

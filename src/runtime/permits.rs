@@ -180,16 +180,14 @@ impl Permits {
         self.late.load(stat::Ordering::Relaxed)
     }
 
-    /// Gives `count` permits back. Whether somebody stood in line, and has been served perhaps.
-    pub(crate) fn release(&self, count: u32) -> bool {
+    /// Gives `count` permits back.
+    pub(crate) fn release(&self, count: u32) {
         // ordering: pairs with the compare-and-swap of `acquire_or_queue`, see there.
         let before = self.word.fetch_add(u64::from(count), Ordering::AcqRel);
         debug_assert!((before & AVAILABLE) + u64::from(count) <= u64::from(self.capacity), "more given than taken");
-        let serves = before >= WAITER;
-        if serves {
+        if before >= WAITER {
             self.serve();
         }
-        serves
     }
 
     /// Leaves the line: true if the wish had not been granted; its job is dropped here. False if it had: then the permits are

@@ -166,7 +166,7 @@ fn permits_reach_all_who_wait() {
         };
         let waiters = [waiter(), waiter()];
         let theirs = permits.clone();
-        let other = thread::spawn(move || _ = theirs.release(1));
+        let other = thread::spawn(move || theirs.release(1));
         permits.release(1);
         for thread in waiters.into_iter().chain([other]) {
             thread.join().unwrap();

@@ -13,7 +13,6 @@ use super::error::{DagEnd, DagError, show_path};
 use super::ids::{DagGate, DagNode, Link};
 use super::links::{Added, More};
 use super::node::Node;
-use super::offers::born_then_offers;
 use super::run::Run;
 use super::urgency::Change;
 use super::walk::Walk;
@@ -310,7 +309,6 @@ impl DagGrowth {
         run.change(Change::Grown { first, own, edges });
         // Heard before anything of it starts.
         (first..first + count).for_each(|node| run.listen_to(node));
-        born_then_offers();
         for (node, place) in ready {
             run.push(node, place, false);
         }

@@ -7,7 +7,6 @@
 
 use super::run::Run;
 use super::walk::Walk;
-use crate::flight::nudge_for_queued;
 use crate::runtime::{Place, Pool, current_pool};
 
 impl Run {
@@ -26,22 +25,13 @@ impl Run {
     }
 
     /// Whether `help_here` would find something. Who asks stands among those who wait already: so either he sees a node, or he is
-    /// nudged by the thread that has queued it and blocks, or that had it in hand.
+    /// nudged by the thread that has queued it and blocks.
     pub(super) fn has_queued_here(&self) -> bool {
         let found = self.queued_here();
         if let Some(id) = found {
-            self.offers.lay_back(id, self.node(id).kind.pool(), nudge_for_queued);
+            self.offers.lay(id, self.node(id).kind.pool());
         }
         found.is_some()
-    }
-
-    /// A node of `pool` was laid down by this thread. One that does not come by the ticket itself has those look who wait, who may be all
-    /// threads of that pool.
-    #[cold]
-    pub(super) fn laid(&self, pool: Pool) {
-        if !current_pool(&self.spawner).is_some_and(|here| self.spawner.runs_at(here, pool)) {
-            nudge_for_queued();
-        }
     }
 
     /// A queued node that may run on this thread, and is no longer offered.
@@ -55,6 +45,6 @@ impl Run {
             node.load().is_free().then(|| node.kind.pool())
         };
         let may_run = |pool: Pool| anywhere || here.is_some_and(|here| self.spawner.runs_at(here, pool));
-        self.offers.take(|| self.len() as u64, pool_if_free, may_run, nudge_for_queued)
+        self.offers.take(|| self.len() as u64, pool_if_free, may_run)
     }
 }

@@ -3,10 +3,6 @@
 //!
 //! As long as nobody waits so, nothing is noted. Who is the first to do so has each node looked at once that was there before; whatever is
 //! queued later is laid down here beside its ticket. What lies here is a hint: the node may have been started since.
-//! Numbers stay here when who waited has gone, as long as the graph lives: only the next who waits for it takes them out.
-//!
-//! Who looks has a node in hand for a moment, and lays it down again if it is for others. One of those who looks just then says that it
-//! was in vain, and looks once more; and who lays the node down has those look again who said so.
 #![forbid(unsafe_code)]
 
 use crate::runtime::Pool;
@@ -20,8 +16,6 @@ pub(crate) struct Offers {
     /// Of the nodes that were there then: how many have been looked at, and how many there were.
     looked: AtomicU64,
     until: AtomicU64,
-    /// Somebody has looked in vain since others were last told to look again.
-    missed: AtomicBool,
     /// Nodes that were queued since, those of the workers and those of the I/O threads.
     queued: OnceLock<[Injector<u32>; 2]>,
 }
@@ -29,19 +23,16 @@ pub(crate) struct Offers {
 impl Offers {
     pub(crate) fn new() -> Self {
         let queued = OnceLock::new();
-        let (wanted, missed) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { wanted, looked: AtomicU64::new(0), until: AtomicU64::new(0), missed, queued }
+        Self { wanted: AtomicBool::new(false), looked: AtomicU64::new(0), until: AtomicU64::new(0), queued }
     }
 
-    /// A node of `pool` has been queued: [`Word::queue`](super::word::Word::queue) has returned. True if it was laid down here.
+    /// A node of `pool` has been queued: [`Word::queue`](super::word::Word::queue) has returned.
     #[inline]
-    pub(crate) fn offer(&self, node: u32, pool: Pool) -> bool {
+    pub(crate) fn offer(&self, node: u32, pool: Pool) {
         // ordering: Relaxed: kept behind the node's word by the fence in `queue`, which pairs with the one in `want`.
-        let wanted = self.wanted.load(Ordering::Relaxed);
-        if wanted {
+        if self.wanted.load(Ordering::Relaxed) {
             self.lay(node, pool);
         }
-        wanted
     }
 
     /// Puts a node down for whoever may run what is of `pool`.
@@ -56,49 +47,14 @@ impl Offers {
     }
 
     /// A node that `pool_of` says is free and of one of the pools that may run here; it lies here no more. `count` says how many nodes
-    /// there are. `nudge` has those who wait look again.
+    /// there are.
     pub(crate) fn take(
         &self,
         count: impl FnOnce() -> u64,
         pool_of: impl Fn(u32) -> Option<Pool>,
         may_run: impl Fn(Pool) -> bool,
-        nudge: impl Fn(),
     ) -> Option<u32> {
-        // In the model the fence here would stand in for the one that is left out.
-        if self.want(count) && !mutant("offers.want_no_fence") {
-            self.shown(&nudge);
-        }
-        let look = || self.look(&pool_of, &may_run, &nudge);
-        look().or_else(|| {
-            // A swap on both sides: who resets it comes either before or after.
-            self.missed.swap(true, Ordering::Relaxed);
-            vain_then_looks();
-            look()
-        })
-    }
-
-    /// Lays a node down again that was taken, and that this thread perhaps does not run.
-    pub(crate) fn lay_back(&self, node: u32, pool: Pool, nudge: impl Fn()) {
-        self.lay(node, pool);
-        self.shown(&nudge);
-    }
-
-    /// What was in hand here can be found again: who has looked in vain is to do so once more.
-    fn shown(&self, nudge: &impl Fn()) {
-        shown_then_tells();
-        // ordering: Relaxed: behind the fence. Of two who come at once one nudges for both.
-        let missed = self.missed.load(Ordering::Relaxed) && self.missed.swap(false, Ordering::Relaxed);
-        if missed && !mutant("offers.shown_untold") {
-            nudge();
-        }
-    }
-
-    fn look(
-        &self,
-        pool_of: &impl Fn(u32) -> Option<Pool>,
-        may_run: &impl Fn(Pool) -> bool,
-        nudge: &impl Fn(),
-    ) -> Option<u32> {
+        self.want(count);
         for pool in [Pool::Workers, Pool::Io].into_iter().filter(|pool| may_run(*pool)) {
             while let Some(node) = look_and_take(self.of(pool)) {
                 if pool_of(node).is_some() {
@@ -112,7 +68,7 @@ impl Offers {
             let node = self.looked.fetch_add(1, Ordering::Relaxed);
             match if node < until { pool_of(node as u32) } else { None } {
                 Some(pool) if may_run(pool) => return Some(node as u32),
-                Some(pool) => self.lay_back(node as u32, pool, nudge),
+                Some(pool) => self.lay(node as u32, pool),
                 // It will be laid down when it is queued.
                 None => {}
             }
@@ -120,40 +76,15 @@ impl Offers {
         None
     }
 
-    /// From now on what is queued is to be laid down here. True to the first to say so.
-    fn want(&self, count: impl FnOnce() -> u64) -> bool {
-        let first = !self.wanted.load(Ordering::Relaxed) && !self.wanted.swap(true, Ordering::AcqRel);
-        if first {
+    /// From now on what is queued is to be laid down here.
+    fn want(&self, count: impl FnOnce() -> u64) {
+        if !self.wanted.load(Ordering::Relaxed) && !self.wanted.swap(true, Ordering::AcqRel) {
             if !mutant("offers.want_no_fence") {
                 wanted_then_looks();
             }
             self.until.swap(count(), Ordering::Relaxed);
         }
-        first
     }
-}
-
-/// Between the word that somebody has looked in vain and his second look.
-fn vain_then_looks() {
-    if !mutant("offers.vain_no_fence") {
-        // ordering: pairs with `shown_then_tells`. If this is first, who had a node in hand sees that somebody missed it; else the second
-        // look finds it.
-        fence(Ordering::SeqCst);
-    }
-}
-
-/// Between what can be found again, a node or how many there are to look at, and the look for those who have missed it.
-fn shown_then_tells() {
-    if !mutant("offers.shown_no_fence") {
-        // ordering: pairs with `vain_then_looks`, see there.
-        fence(Ordering::SeqCst);
-    }
-}
-
-/// Between the making of nodes that are queued as they are made and the first [`offer`](Offers::offer) of one.
-pub(super) fn born_then_offers() {
-    // ordering: pairs with `wanted_then_looks`, as the fence in `Word::queue` does for other nodes.
-    fence(Ordering::SeqCst);
 }
 
 /// Between the word that nodes are to be laid down and the first look at them.
@@ -176,7 +107,7 @@ mod tests {
             let pool = if node == 7 { Pool::Io } else { Pool::Workers };
             (free.get() == Some(node)).then_some(pool)
         };
-        let take = |runs| (offers.take(|| 100, pool_if_free, |pool| pool == runs, || ()), looks.replace(0));
+        let take = |runs| (offers.take(|| 100, pool_if_free, |pool| pool == runs), looks.replace(0));
         offers.offer(3, Pool::Workers);
         free.set(Some(7));
         assert_eq!(take(Pool::Workers), (None, 100), "nothing was noted before anybody waited");

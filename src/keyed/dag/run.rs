@@ -385,9 +385,7 @@ impl Run {
 
     /// Sends a ticket of a node off, which is queued.
     pub(super) fn push(&self, node: u32, place: Place, next: bool) {
-        if self.offers.offer(node, place.pool) {
-            self.laid(place.pool);
-        }
+        self.offers.offer(node, place.pool);
         let job = Ticket::of(self.arc(), node, place.priority);
         // Refused after a shutdown: dropping the ticket ends the run.
         drop(if next { self.spawner.push_next(place, job) } else { self.spawner.push(place, job) });
