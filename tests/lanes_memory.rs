@@ -4,10 +4,25 @@ use shardrun::{
     CancelOutcome, Driver, JobStatus, LaneError, LaneKind, LaneTicket, Lanes, LanesConfig, RequestContext, Runtime,
     contained_panics,
 };
+use std::future::poll_fn;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
+use std::task::{Poll, Waker};
 
 type Kept = Arc<Mutex<Option<LaneTicket>>>;
+
+/// Where a future that sleeps has left its waker.
+type Wakes = Arc<Mutex<Option<Waker>>>;
+
+/// Sleeps until it is woken through what it leaves in `wakes`.
+async fn sleeps(wakes: Wakes) {
+    let mut woken = false;
+    poll_fn(|task| {
+        *wakes.lock().unwrap() = Some(task.waker().clone());
+        if std::mem::replace(&mut woken, true) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
 
 fn inline(context: &Arc<u64>) -> (Runtime, Lanes<u32, u64>) {
     let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
@@ -69,14 +84,10 @@ fn a_ticket_of_a_build_keeps_the_actor_that_goes_while_the_install_is_queued() {
 fn a_future_keeps_the_actor_that_is_removed_while_it_sleeps() {
     let context = Arc::new(7);
     let (runtime, lanes) = inline(&context);
-    let (wakes, mut woken) = (Arc::new(Mutex::new(None)), false);
+    let wakes = Wakes::default();
     let leaves = wakes.clone();
     let sleeps = lanes.future(LaneKind::PureRead, move |cx| async move {
-        std::future::poll_fn(|task| {
-            *leaves.lock().unwrap() = Some(task.waker().clone());
-            if std::mem::replace(&mut woken, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-        })
-        .await;
+        sleeps(leaves).await;
         assert_eq!((**cx.context(), *cx.key()), (7, 0));
     });
     lanes.execute(&0, sleeps).unwrap();
@@ -105,18 +116,11 @@ fn a_context_that_panics_when_it_goes_takes_no_slot_along() {
     let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
     let lanes: Lanes<u32, Option<Bursts>> = Lanes::new(&runtime, LanesConfig::preset(2, 1, 1, 1)).unwrap();
     assert!(lanes.register(0, Some(Bursts)) && lanes.register(1, None) && lanes.register(2, None));
-    let wakes = Arc::new(Mutex::new(None));
+    let wakes = Wakes::default();
     // Both slots are taken.
     for key in [1, 2] {
-        let (leaves, mut woken) = (wakes.clone(), false);
-        let sleeps = lanes.future(LaneKind::PureRead, move |_| async move {
-            std::future::poll_fn(|task| {
-                *leaves.lock().unwrap() = Some(task.waker().clone());
-                if std::mem::replace(&mut woken, true) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
-            })
-            .await;
-        });
-        lanes.execute(&key, sleeps).unwrap();
+        let leaves = wakes.clone();
+        lanes.execute(&key, lanes.future(LaneKind::PureRead, move |_| sleeps(leaves))).unwrap();
     }
     runtime.drive_all();
     let refused = lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| ()));

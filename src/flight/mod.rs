@@ -56,7 +56,7 @@ pub(crate) use waits::{nudge, self_wait};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle, shardrun_rtsan)))]
 pub(crate) use phase::{Admitted, Outcome, Suspended};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
-pub(crate) use {first::Told, graph::WaitGraph, held::lend, parker::Parker};
+pub(crate) use {first::Told, graph::WaitGraph, held::lend, parker::Parker, target::Running};
 
 /// Leaves another thread, which tells nobody when it is done, in peace for a moment.
 pub(crate) fn doze() {

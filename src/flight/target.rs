@@ -86,3 +86,40 @@ impl<const PART: u8, O> Facet<PART, O> {
         FlightId::of(&self.0, PART)
     }
 }
+
+/// A flight that some thread executes, for tests and models.
+#[cfg(test)]
+pub(crate) struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
+
+#[cfg(test)]
+impl Running {
+    pub(crate) fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+#[cfg(test)]
+impl FlightRef for Running {
+    fn id(&self) -> FlightId {
+        FlightId::of(self, 0)
+    }
+    fn describe(&self) -> String {
+        String::new()
+    }
+    fn spawner(&self) -> Spawner {
+        unreachable!("nobody is driven here")
+    }
+    fn place(&self) -> Place {
+        Place::default()
+    }
+    fn phase(&self) -> Phase {
+        Phase::Claimed
+    }
+    fn help(&self) -> bool {
+        false
+    }
+    fn watch(&self) -> bool {
+        false
+    }
+    fn leave(&self) {}
+}

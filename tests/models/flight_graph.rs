@@ -3,45 +3,10 @@
 #![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
-use crate::flight::{FlightId, FlightRef, Phase, WaitGraph};
-use crate::runtime::{Place, Spawner};
+use crate::flight::{FlightRef, Running, WaitGraph};
 use crate::sync::Arc;
 use crate::sync::thread::spawn;
 use std::task::Waker;
-
-/// A flight that some thread executes.
-pub(super) struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
-
-impl Running {
-    pub(super) fn new(number: u64) -> Self {
-        Self(number)
-    }
-}
-
-impl FlightRef for Running {
-    fn id(&self) -> FlightId {
-        FlightId::of(self, 0)
-    }
-    fn describe(&self) -> String {
-        String::new()
-    }
-    fn spawner(&self) -> Spawner {
-        unreachable!("nobody is driven here")
-    }
-    fn place(&self) -> Place {
-        Place::default()
-    }
-    fn phase(&self) -> Phase {
-        Phase::Claimed
-    }
-    fn help(&self) -> bool {
-        false
-    }
-    fn watch(&self) -> bool {
-        false
-    }
-    fn leave(&self) {}
-}
 
 /// Each of `count` flights waits for the next, each on its own thread, and stays until all have looked; how many give up?
 fn ring(count: usize) {

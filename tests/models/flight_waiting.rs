@@ -3,8 +3,7 @@
 #![cfg(any(shardrun_loom, shardrun_shuttle))]
 
 use super::check;
-use super::flight_graph::Running;
-use crate::flight::{FlightRef, Parker, WaitGraph};
+use crate::flight::{FlightRef, Parker, Running, WaitGraph};
 use crate::graph::nested::Nested;
 use crate::keyed::offers::Offers;
 use crate::keyed::word::Word;

@@ -4,9 +4,8 @@
 
 use super::super::graph;
 use super::super::parker::Parker;
-use super::super::target::{FlightId, FlightRef};
+use super::super::target::Running;
 use super::*;
-use crate::runtime::{Place, Spawner};
 use crate::sync::Arc;
 use std::time::Instant;
 
@@ -89,39 +88,11 @@ fn a_wake_while_it_is_polled_is_kept() {
     assert!(!word.wake());
 }
 
-/// A flight that another thread executes.
-struct Running(#[expect(dead_code, reason = "its address is its identity")] u64);
-
-impl FlightRef for Running {
-    fn id(&self) -> FlightId {
-        FlightId::of(self, 0)
-    }
-    fn describe(&self) -> String {
-        unreachable!("no cycle is closed")
-    }
-    fn spawner(&self) -> Spawner {
-        unreachable!("nobody is driven")
-    }
-    fn place(&self) -> Place {
-        Place::default()
-    }
-    fn phase(&self) -> Phase {
-        Phase::Claimed
-    }
-    fn help(&self) -> bool {
-        false
-    }
-    fn watch(&self) -> bool {
-        false
-    }
-    fn leave(&self) {}
-}
-
 #[test]
 fn who_watches_what_is_claimed_looks_again_when_the_claim_goes_back() {
     let (word, parker) = (StateWord::admitted(Priority::Interactive), Parker::mine());
     let graph = graph::global().expect("outside the models");
-    let _entry = graph.enter(Vec::new(), Arc::new(Running(0)), parker.waker());
+    let _entry = graph.enter(Vec::new(), Arc::new(Running::new(0)), parker.waker());
     word.claim().unwrap();
     assert!(!word.watch(), "somebody else has it");
     // A nudge from a test beside this one would do as well, so what is sure is that there is one.
