@@ -110,6 +110,17 @@ fn symbolic_links_that_lead_back_are_named() {
     tree.index(&["--json", "--follow"]).complains_once("tree/self: ");
 }
 
+#[test]
+fn a_root_that_is_a_link_upwards_is_followed_and_not_named() {
+    let tree = Tree::new(&GOOD);
+    fs::create_dir(tree.root().join("in")).unwrap();
+    symlink("..", tree.root().join("in/top")).unwrap();
+    let ran = run(command().args(["index", "--json", "--no-progress"]).arg(tree.root().join("in/top")));
+    // The link is named where it lies in the tree.
+    ran.complains_once("tree/in/top/in/top: symbolic link leads back");
+    assert_eq!(ran.json()["files"], 2);
+}
+
 /// The walk finds the open directory itself among the process's descriptors; when the files are read it is closed.
 #[cfg(target_os = "linux")]
 #[test]

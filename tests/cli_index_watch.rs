@@ -11,7 +11,7 @@ use serde_json::json;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Stdio;
-use watching::{Watching, fresh, replace};
+use watching::{Burst, Watching, followed, fresh, replace};
 
 fn small() -> Tree {
     Tree::new(&[
@@ -200,6 +200,79 @@ fn a_file_that_cannot_be_read_is_named_and_read_when_it_can_be() {
     let (status, stderr) = watching.end();
     assert_eq!((status, stderr.lines().count()), (Some(1), 1), "{stderr}");
     assert!(stderr.contains("lib/bad.h: "), "{stderr}");
+}
+
+#[test]
+fn a_root_that_is_a_link_is_watched_itself() {
+    let tree = small();
+    let link = tree.beside("link");
+    symlink(tree.root(), &link).unwrap();
+    let mut command = command();
+    let mut watching =
+        Watching::spawn(command.args(["index", "--watch", "--json", "--no-progress", "--debounce", "250"]).arg(&link));
+    assert_eq!(watching.begun["watching"], 2);
+    watching.burst_of(|| replace(&tree, "alone.c", "int edited;\n")).is(&["alone.c"], &[], &[]);
+    watching.burst_of(|| tree.write("new.c", "\n")).is(&["new.c"], &["new.c"], &[]);
+    watching.burst_of(|| replace(&tree, "lib/b.h", "int bb;\n")).is(&["lib/b.h"], &[], &[]);
+}
+
+/// In both orders of the names, since the system knows the one that was watched last.
+#[test]
+fn what_has_two_names_is_seen_under_both_and_when_one_of_them_has_gone() {
+    for name in ["above", "zlink"] {
+        let tree = Tree::new(&[("real/x.py", ""), ("real/sub/y.py", ""), ("file.py", "")]);
+        let (x, y, alias) = (&format!("{name}/x.py"), &format!("{name}/sub/y.py"), "alias.py");
+        symlink("real", tree.root().join(name)).unwrap();
+        symlink("file.py", tree.root().join(alias)).unwrap();
+        let mut watching = Watching::new(&tree, &["--follow"]);
+        assert_eq!(watching.begun["files"], 6);
+        let same = |burst: &Burst| assert_eq!(burst.0["fingerprint"], followed(&tree).whole, "{name}: {}", burst.0);
+        let burst = watching.burst_of(|| replace(&tree, "real/x.py", "a = 1\n"));
+        burst.is(&["real/x.py", x], &[], &[]);
+        same(&burst);
+        let burst = watching.burst_of(|| replace(&tree, y, "a = 2\n"));
+        burst.is(&["real/sub/y.py", y], &[], &[]);
+        same(&burst);
+        let burst = watching.burst_of(|| tree.write("file.py", "a = 3\n"));
+        burst.is(&["file.py", alias], &[], &[]);
+        same(&burst);
+        let burst = watching.burst_of(|| fs::remove_file(tree.root().join(name)).unwrap());
+        burst.is(&[], &[], &[x, y]);
+        same(&burst);
+        let burst = watching.burst_of(|| replace(&tree, "real/x.py", "a = 4\n"));
+        burst.is(&["real/x.py"], &[], &[]);
+        let burst = watching.burst_of(|| tree.write("real/sub/new.py", ""));
+        burst.is(&["real/sub/new.py"], &["real/sub/new.py"], &[]);
+        same(&burst);
+        watching.signal("INT");
+        assert_eq!(watching.end(), (Some(0), String::new()));
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_once_however_often_all_is_looked_at() {
+    let tree = small();
+    tree.write("huge.c", "int x;\n".repeat(200_000));
+    symlink("..", tree.root().join("lib/up")).unwrap();
+    let mut watching = Watching::new(&tree, &["--max-size", "1"]);
+    let burst = watching.burst_of(|| tree.write(".ignore", "alone.c\n"));
+    burst.is(&[], &[], &["alone.c"]);
+    let burst = watching.burst_of(|| {
+        tree.write("new/in.c", "\n");
+        symlink("..", tree.root().join("new/up")).unwrap();
+    });
+    burst.is(&["new/in.c"], &["new/in.c"], &[]);
+    watching.burst_of(|| fs::remove_file(tree.root().join(".ignore")).unwrap());
+    // What is another file is named again.
+    let burst = watching.burst_of(|| {
+        replace(&tree, "huge.c", "int y;\n".repeat(200_000));
+        replace(&tree, "main.c", "int main(void) { }\n");
+    });
+    burst.is(&["main.c"], &[], &[]);
+    watching.signal("INT");
+    let (status, stderr) = watching.end();
+    let named = ["huge.c", "lib/up", "new/up"].map(|name| stderr.lines().filter(|line| line.contains(name)).count());
+    assert_eq!((status, named, stderr.lines().count()), (Some(1), [2, 1, 1], 4), "{stderr}");
 }
 
 #[test]

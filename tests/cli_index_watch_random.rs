@@ -327,8 +327,13 @@ fn more_events_than_the_system_keeps_are_made_up_for() {
     if kept > 200_000 {
         return println!("this system keeps {kept} events: too many to overflow in a test");
     }
-    let tree =
-        Tree::new(&[("main.c", "#include \"late.h\"\n"), ("late.h", "int a;\n"), ("old.c", "\n"), ("many/x", "")]);
+    let tree = Tree::new(&[
+        ("main.c", "#include \"late.h\"\n"),
+        ("late.h", "int a;\n"),
+        ("old.c", "\n"),
+        ("many/x", ""),
+        ("sub/same.c", "\n"),
+    ]);
     let mut watching = Watching::new(&tree, &[]);
     let burst = watching.burst_of(|| {
         // Created, opened, written, closed, deleted: at least three events each.
@@ -340,11 +345,16 @@ fn more_events_than_the_system_keeps_are_made_up_for() {
         fs::remove_file(tree.root().join("old.c")).unwrap();
         fs::write(tree.root().join("late.h"), "int b;\n").unwrap();
         tree.write("new/file.c", "\n");
+        // The watch of this one goes with it, and nothing is told of that.
+        fs::remove_dir_all(tree.root().join("sub")).unwrap();
+        tree.write("sub/same.c", "\n");
     });
     assert_eq!(burst.0["rescan"], true);
     burst.is(&["late.h", "new/file.c"], &["new/file.c"], &["old.c"]);
     let burst = watching.burst_of(|| replace(&tree, "new/file.c", "int x;\n"));
     assert_eq!((&burst.0["rescan"], burst.paths("again")), (&false.into(), ["new/file.c".to_owned()].into()));
+    let burst = watching.burst_of(|| replace(&tree, "sub/same.c", "int x;\n"));
+    assert_eq!((&burst.0["rescan"], burst.paths("again")), (&false.into(), ["sub/same.c".to_owned()].into()));
 }
 
 /// Memory of the process that is in use, in KiB.

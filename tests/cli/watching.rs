@@ -148,9 +148,18 @@ pub(crate) struct Fresh {
 }
 
 pub(crate) fn fresh(tree: &Tree) -> Fresh {
+    fresh_with(tree, &[])
+}
+
+/// The same with symbolic links followed.
+pub(crate) fn followed(tree: &Tree) -> Fresh {
+    fresh_with(tree, &["--follow"])
+}
+
+fn fresh_with(tree: &Tree, more: &[&str]) -> Fresh {
     let [fingerprints, outline] = ["fresh-fingerprints", "fresh-outline"].map(|name| tree.beside(name));
     let options = ["--fingerprints", fingerprints.to_str().unwrap(), "--outline", outline.to_str().unwrap()];
-    let object = tree.json(&options);
+    let object = tree.json(&[&options[..], more].concat());
     let rows = |path: &Path| -> Vec<Value> {
         fs::read_to_string(path).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     };

@@ -3,9 +3,11 @@
 #![forbid(unsafe_code)]
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Write as _};
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// How often a line of progress is printed where there is no terminal.
@@ -25,6 +27,8 @@ enum Progress {
 pub(crate) struct Console {
     progress: Progress,
     complaints: u64,
+    /// What was said last of each file.
+    said: BTreeMap<PathBuf, String>,
 }
 
 impl Console {
@@ -35,17 +39,25 @@ impl Console {
             false if io::stderr().is_terminal() => Progress::Bar(bar()),
             false => Progress::Lines { next: Instant::now() + LINE_EVERY },
         };
-        Console { progress, complaints: 0 }
+        Console { progress, complaints: 0, said: BTreeMap::new() }
     }
 
     /// Says nothing, and counts what it would complain about.
     pub(crate) fn mute() -> Self {
-        Console { progress: Progress::Mute, complaints: 0 }
+        Console { progress: Progress::Mute, complaints: 0, said: BTreeMap::new() }
     }
 
-    /// Says what went wrong with a file, in one line; the program's exit status will tell that there was something.
+    /// Says what went wrong with a file, in one line, unless this is what was said of it last; the program's exit status will tell
+    /// that there was something.
     pub(crate) fn complain(&mut self, path: &Path, what: impl Display) {
-        self.complain_of(&path.to_string_lossy(), what);
+        let what = what.to_string();
+        if self.said.get(path) != Some(&what) {
+            self.complain_of(&path.to_string_lossy(), &what);
+            // Who is mute looks at trees for ever, and would keep it for ever.
+            if !matches!(self.progress, Progress::Mute) {
+                self.said.insert(path.into(), what);
+            }
+        }
     }
 
     /// The same of something that is no file.
@@ -58,6 +70,14 @@ impl Console {
             Progress::Bar(bar) => bar.suspend(write),
             _ => write(),
         }
+    }
+
+    /// A file or directory is not what it was: what was said of it, and of what is below it, may be said again.
+    pub(crate) fn forget(&mut self, path: &Path) {
+        let from = self.said.range::<Path, _>((Bound::Included(path), Bound::Unbounded));
+        let below: Vec<PathBuf> =
+            from.map(|(said, _)| said).take_while(|said| said.starts_with(path)).cloned().collect();
+        below.iter().for_each(|said| drop(self.said.remove(said)));
     }
 
     /// How many complaints there were.
@@ -131,8 +151,24 @@ impl Display for OneLine<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_said_once_until_its_file_is_another() {
+        let mut console = Console::new(true);
+        let mut said = |forget: &str, path: &str, what: &str| {
+            console.forget(Path::new(forget));
+            console.complain(Path::new(path), what);
+            console.complaints()
+        };
+        assert_eq!([said("t/b", "t/a", "bad"), said("t/a/b", "t/a", "bad"), said("t/b", "t/a", "bad")], [1, 1, 1]);
+        assert_eq!(said("t/b", "t/a", "worse"), 2);
+        // It, or what it lies in, is not what it was.
+        assert_eq!([said("t/a", "t/a", "worse"), said("t", "t/a", "worse")], [3, 4]);
+    }
+
     #[test]
     fn names_stay_on_their_line() {
-        assert_eq!(super::OneLine("a\nb\x1b[2J é").to_string(), "a\\nb\\u{1b}[2J é");
+        assert_eq!(OneLine("a\nb\x1b[2J é").to_string(), "a\\nb\\u{1b}[2J é");
     }
 }

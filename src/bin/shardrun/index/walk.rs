@@ -60,7 +60,10 @@ pub(crate) fn walk(
             Err(error) => said(&error, root, console),
             Ok(entry) => {
                 let Some(kind) = entry.file_type() else { continue };
-                if kind.is_symlink() {
+                if entry.depth() == 0 {
+                    // It is walked into also where it is a link.
+                    found(Found::Directory(entry.into_path()), console);
+                } else if kind.is_symlink() {
                     link(&entry, console);
                 } else if kind.is_dir() {
                     found(Found::Directory(entry.into_path()), console);

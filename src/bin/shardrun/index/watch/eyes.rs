@@ -24,6 +24,8 @@ pub(crate) struct Told {
     pub(crate) touched: BTreeSet<PathBuf>,
     /// Something may have been missed.
     pub(crate) missed: bool,
+    /// It was not told, so that a directory may have been removed, its watch with it, and made again.
+    pub(crate) lost: bool,
     /// Why nothing more will be told.
     pub(crate) failed: Option<String>,
     /// When the first and the last of it came.
@@ -112,9 +114,12 @@ impl Eyes {
         lock(&self.told).times
     }
 
-    /// What was told, with paths as the walk spells them.
-    pub(crate) fn take(&self) -> Told {
+    /// What was told, with paths as the walk spells them. If something was lost no directory counts as watched any more.
+    pub(crate) fn take(&mut self) -> Told {
         let mut told = std::mem::take(&mut *lock(&self.told));
+        if told.lost {
+            self.watched.clear();
+        }
         told.touched = told.touched.iter().filter_map(|path| self.relative(path)).collect();
         told
     }
@@ -137,22 +142,22 @@ impl Eyes {
 impl Told {
     fn hear(&mut self, event: notify::Result<Event>) {
         match event {
-            Ok(event) if event.need_rescan() => self.miss(),
+            Ok(event) if event.need_rescan() => self.lose(),
             // Reading a file is no change of it. Our own reads are told, too.
             Ok(Event { kind: EventKind::Access(kind), .. }) if kind != AccessKind::Close(AccessMode::Write) => return,
             Ok(event) => self.touched.extend(event.paths),
             Err(error) if matches!(error.kind, ErrorKind::MaxFilesWatch) => self.failed = Some(said(&error)),
-            Err(_) => self.miss(),
+            Err(_) => self.lose(),
         }
         if self.touched.len() > TOUCHED_MAX {
-            self.miss();
+            self.lose();
         }
         let now = Instant::now();
         self.times = Some((self.times.map_or(now, |(first, _)| first), now));
     }
 
-    fn miss(&mut self) {
-        self.missed = true;
+    fn lose(&mut self) {
+        (self.missed, self.lost) = (true, true);
         self.touched.clear();
     }
 }
@@ -197,6 +202,20 @@ mod tests {
         assert!(told.times.is_some() && told.touched.len() == 1 && !told.missed);
         told.hear(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
         assert!(told.missed && told.touched.is_empty());
+    }
+
+    #[test]
+    fn after_a_loss_every_directory_is_watched_anew() {
+        let mut eyes = Eyes::closed(Path::new("t"));
+        let sub = Path::new("t/sub");
+        assert_eq!((eyes.watch(sub), eyes.watch(sub)), (Ok(true), Ok(false)));
+        // Whoever only wants all to be looked at has lost nothing.
+        eyes.miss();
+        assert!(eyes.take().missed);
+        assert_eq!(eyes.watch(sub), Ok(false));
+        lock(&eyes.told).hear(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
+        assert!(eyes.take().missed);
+        assert_eq!(eyes.watch(sub), Ok(true), "it may have been removed and made again");
     }
 
     #[test]

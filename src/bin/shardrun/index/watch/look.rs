@@ -36,15 +36,23 @@ impl Look<'_> {
     /// paths and directories. Directories that come are watched before they are walked for the last time, so nothing falls
     /// between.
     ///
+    /// Where links are followed a file or directory may have several names. The system tells of a change under one of them, and
+    /// drops the one watch that a directory has when any of its names goes: so all of the tree is walked, and watched anew if a
+    /// directory was touched.
+    ///
     /// # Errors
     /// Why directories cannot be watched any more.
     pub(crate) fn at(&self, told: Told, eyes: &mut Eyes, console: &mut Console) -> Result<Seen, String> {
         let mut seen = Seen::default();
         let mut places = Places::new();
-        let mut all = told.missed;
+        let mut all = told.missed || self.args.follow;
         for path in told.touched {
             all |= is_ignore_file(&path);
+            console.forget(&path);
             let directory = eyes.forget(&path);
+            if directory && self.args.follow {
+                eyes.forget(&self.args.dir);
+            }
             let data = if self.args.follow { fs::metadata(&path) } else { fs::symlink_metadata(&path) };
             match (self.model.at(&path), data) {
                 (Some(place), Ok(data)) if data.is_file() && !directory => drop(seen.touched.insert(place)),

@@ -101,6 +101,7 @@ impl Watch<'_> {
         for place in seen.gone {
             let node = self.model.remove(place);
             self.desk.stages.remove(&node.file);
+            self.console.forget(node.file.on_disk());
             asking.remove(&place);
             round.work.remove(&place);
             for importer in node.importers {
