@@ -25,7 +25,7 @@ fn a_missing_directory_and_one_that_is_none() {
 #[test]
 fn a_dash_is_refused_where_a_file_is_to_be_written() {
     let tree = Tree::new(&GOOD);
-    for option in ["--outline", "--trace", "--dot"] {
+    for option in ["--outline", "--trace", "--dot", "--fingerprints"] {
         let ran = run(command().current_dir(tree.root()).args(["index", option, "-", "."]));
         assert_eq!((ran.status, ran.stdout.as_str()), (2, ""), "{option}");
         assert!(ran.stderr.contains(option) && ran.stderr.contains("name a file"), "{}", ran.stderr);
@@ -171,6 +171,19 @@ fn a_full_disk_is_named_and_the_rest_goes_on() {
     // With nowhere to complain the exit status still says so.
     let status = command().args(["index", "--quiet"]).arg(tree.beside("gone")).stderr(full()).status().unwrap();
     assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn an_output_that_grows_beyond_its_limit_is_named_and_the_rest_goes_on() {
+    let tree = Tree::new(&GOOD);
+    let many: String = (0..2_000).map(|number| format!("fn a{number}() {{}}\n")).collect();
+    tree.write("many.rs", &many);
+    let mut shell = std::process::Command::new("/bin/bash");
+    let line = format!("ulimit -f 8; exec {} index tree --json --outline o --dot d", env!("CARGO_BIN_EXE_shardrun"));
+    let ran = run(shell.current_dir(tree.beside("")).args(["-c", &line]));
+    ran.complains_once("shardrun: o: File too large");
+    assert_eq!(ran.json()["files"], 3);
+    assert!(fs::read_to_string(tree.beside("d")).unwrap().trim_end().ends_with('}'));
 }
 
 #[test]

@@ -213,6 +213,49 @@ fn ignored_hidden_and_own_files_are_left_out() {
     assert_eq!(tree.json(&["--outline", out.to_str().unwrap()])["files"], 1, "what it writes itself is not indexed");
 }
 
+/// Whatever is between a path and its file.
+#[cfg(unix)]
+#[test]
+fn two_outputs_in_one_file_are_refused_however_they_are_spelled() {
+    let tree = Tree::new(&[("a.rs", "fn a() {}\n")]);
+    fs::create_dir(tree.beside("sub")).unwrap();
+    std::os::unix::fs::symlink("new", tree.beside("to-new")).unwrap();
+    let index = |one: &str, other: &str| {
+        let here = tree.beside("");
+        run(command().current_dir(here).args(["index", "-q", "tree", "--outline", one, "--dot", other]))
+    };
+    let whole = tree.beside("new");
+    for other in ["new", "./new", "sub/../new", whole.to_str().unwrap(), "to-new"] {
+        let ran = index("new", other);
+        assert_eq!((ran.status, whole.exists()), (2, false), "{other}: {ran:?}");
+        assert!(ran.stderr.contains("two outputs would overwrite each other"), "{ran:?}");
+    }
+    fs::write(tree.beside("old"), "kept").unwrap();
+    fs::hard_link(tree.beside("old"), tree.beside("hard")).unwrap();
+    std::os::unix::fs::symlink(tree.beside("old"), tree.beside("soft")).unwrap();
+    for other in ["old", "./old", "hard", "soft"] {
+        let ran = index("old", other);
+        assert_eq!((ran.status, fs::read(tree.beside("old")).unwrap()), (2, b"kept".to_vec()), "{other}: {ran:?}");
+    }
+    // Two files may have one name, and a device takes all.
+    assert_eq!(index("new", "sub/new").status, 0);
+    assert_eq!(index("/dev/null", "/dev/null").status, 0);
+}
+
+#[test]
+fn a_run_that_cannot_begin_leaves_outputs_as_they_are() {
+    let tree = Tree::new(&[("a.rs", "fn a() {}\n")]);
+    let outputs = ["--outline", "--trace", "--dot", "--fingerprints"].map(|option| (option, tree.beside(&option[2..])));
+    outputs.iter().for_each(|(_, path)| fs::write(path, "kept").unwrap());
+    for (dir, affected, status) in [(tree.beside("gone"), None, 1), (tree.root(), Some("nosuch.rs"), 2)] {
+        let mut command = command();
+        command.args(["index", "-q"]).arg(dir).args(affected.map(|name| format!("--affected={name}")));
+        let ran = run(command.args(outputs.iter().flat_map(|(option, path)| [option.as_ref(), path.as_os_str()])));
+        assert_eq!((ran.status, ran.complaints().len()), (status, 1), "{ran:?}");
+        assert!(outputs.iter().all(|(_, path)| fs::read(path).unwrap() == b"kept"), "{status}");
+    }
+}
+
 #[test]
 fn an_empty_directory_is_no_error() {
     let tree = Tree::new(&[]);

@@ -326,6 +326,13 @@ fn a_reader_that_has_gone_ends_it() {
 }
 
 #[test]
+fn quiet_leaves_what_json_asks_for() {
+    let tree = small();
+    let mut watching = Watching::new(&tree, &["--quiet"]);
+    watching.burst_of(|| replace(&tree, "alone.c", "int edited;\n")).is(&["alone.c"], &[], &[]);
+}
+
+#[test]
 fn people_are_told_which_files_ran_again_and_how_long_it_took() {
     let tree = small();
     let mut child = command()

@@ -171,6 +171,7 @@ fn wrong_usage_is_told_with_exit_status_2() {
         &["--keep-going", "2", "--continue", "always"],
         &["--explain", "other"],
         &["--graph", "x", "--trace", "x"],
+        &["--graph", "x", "--trace", "./x"],
         &["--file", "gone.toml"],
     ] {
         let ran = tasks.run(words);

@@ -6,6 +6,7 @@ mod cli;
 
 use cli::tasks::{SOON, Tasks};
 use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -149,4 +150,31 @@ dependencies = ['loud']
     };
     tasks.nothing_is_left();
     assert_eq!(status.code(), Some(130));
+}
+
+#[test]
+fn a_reader_that_takes_nothing_until_an_interrupt_is_told_gets_all() {
+    let tasks = Tasks::new(
+        "
+[tasks.loud]
+command = 'head -c 300000 /dev/zero; echo; echo THE END'
+[tasks.slow]
+command = 'echo up > gate; exec sleep 1000'
+dependencies = ['loud']
+",
+    );
+    tasks.fifo("gate");
+    let mut child = tasks.command(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // More than the pipe holds is printed before anything is heard.
+    tasks.hear("gate");
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("shardrun: interrupted: "), "{line}");
+    let output = child.wait_with_output().unwrap();
+    tasks.nothing_is_left();
+    let text = String::from_utf8(output.stdout).unwrap().replace('\0', "");
+    assert_eq!(output.status.code(), Some(130), "{text}");
+    assert!(text.contains("\nTHE END\naborted slow"), "{text}");
+    assert!(text.contains("\n1 ok, 1 aborted, in "), "{text}");
 }

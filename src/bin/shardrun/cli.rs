@@ -71,7 +71,7 @@ pub(crate) struct IndexArgs {
     pub(crate) dot: Option<PathBuf>,
 
     /// Writes the fingerprint of each file: a hash over the file and all that it reaches through its imports
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = output_file())]
     pub(crate) fingerprints: Option<PathBuf>,
 
     /// Prints which files reach one of these through their imports, instead of the table; may be said more than once
@@ -106,7 +106,7 @@ pub(crate) struct IndexArgs {
     #[arg(long)]
     pub(crate) follow: bool,
 
-    /// Prints neither table nor progress, only what went wrong
+    /// Prints neither table nor progress, only what went wrong, and what --json and --affected ask for
     #[arg(short, long)]
     pub(crate) quiet: bool,
 
@@ -129,13 +129,6 @@ pub(crate) fn at_least_one<N: FromStr>(text: &str) -> Result<N, &'static str> {
 }
 
 impl IndexArgs {
-    /// A file that is named for more than one output. Devices and pipes may be.
-    pub(crate) fn written_twice(&self) -> Option<&Path> {
-        let named: Vec<&Path> = self.outputs().collect();
-        let twice = named.iter().enumerate().find(|(at, path)| named[..*at].contains(path));
-        twice.map(|(_, path)| *path).filter(|path| !path.exists() || path.is_file())
-    }
-
     /// The files that are written besides what is printed.
     pub(crate) fn outputs(&self) -> impl Iterator<Item = &Path> {
         [&self.outline, &self.trace, &self.dot, &self.fingerprints].into_iter().filter_map(Option::as_deref)

@@ -30,9 +30,6 @@ impl Interrupts {
             // Else the system would forget how children end.
             signal_hook::flag::register(SIGCHLD, Arc::default())?;
         }
-        // A file that has become too large for its user's limit is said like any other failure, instead of ending this program
-        // and leaving its children behind.
-        signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         Ok(Self { heard, count: 0 })
     }
 
@@ -61,6 +58,13 @@ impl AsFd for Interrupts {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.heard.as_fd()
     }
+}
+
+/// From now on a file that has become too large for its user's limit cannot be written, which is said like any other failure,
+/// instead of ending this program without a word and leaving its children behind.
+pub(crate) fn hear_of_full_files() {
+    // If that cannot be, it is as it was.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
 }
 
 /// Which signals this process ignores.

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 
 /// Exit status 0 if all went well, 1 if anything was complained about, 2 for wrong usage.
 fn main() -> ExitCode {
+    interrupts::hear_of_full_files();
     match cli::Cli::parse().command {
         cli::Command::Index(args) => index(&args),
         #[cfg(target_os = "linux")]
@@ -30,7 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn index(args: &cli::IndexArgs) -> ExitCode {
-    if let Some(path) = args.written_twice() {
+    if let Some(path) = output::written_twice(args.outputs()) {
         let message = format!("two outputs would overwrite each other in {}: name a file for each", path.display());
         cli::Cli::command().error(ErrorKind::ArgumentConflict, message).exit();
     }

@@ -3,9 +3,13 @@
 #![forbid(unsafe_code)]
 
 use super::console::Console;
-use std::fs::File;
+use super::work::read;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+
+/// Symbolic links in a row that the system follows.
+const LINKS_MAX: usize = 40;
 
 /// The output as writers of documents take it.
 pub(crate) type Sink = BufWriter<File>;
@@ -41,6 +45,41 @@ impl<D> Output<D> {
         {
             console.complain(&self.path, error);
         }
+    }
+}
+
+/// A path whose file another one of these would be written to as well, however they are spelled. Devices and pipes may be.
+pub(crate) fn written_twice<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Option<&'p Path> {
+    let mut targets = Vec::new();
+    paths.into_iter().find(|path| {
+        let Some(target) = Target::of(path) else { return false };
+        let twice = targets.contains(&target);
+        targets.push(target);
+        twice
+    })
+}
+
+/// The file that a path leads to.
+#[derive(PartialEq)]
+enum Target {
+    /// One that is there, by what the system knows it by.
+    Old((u64, u64)),
+    New(PathBuf),
+}
+
+impl Target {
+    /// Nothing of what is no regular file.
+    fn of(path: &Path) -> Option<Self> {
+        if let Ok(data) = fs::metadata(path) {
+            return data.is_file().then(|| Target::Old(read::identity(&data)));
+        }
+        let mut path = std::path::absolute(path).ok()?;
+        for _ in 0..LINKS_MAX {
+            let Ok(to) = path.read_link() else { break };
+            path = path.parent()?.join(to);
+        }
+        let (home, name) = (path.parent()?, path.file_name()?);
+        Some(Target::New(home.canonicalize().unwrap_or_else(|_| home.into()).join(name)))
     }
 }
 

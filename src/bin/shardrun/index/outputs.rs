@@ -15,6 +15,7 @@ use shardrun::{DotWriter, TraceWriter};
 use std::io::Write;
 
 /// The files that are written besides what is printed.
+#[derive(Default)]
 pub(crate) struct Outputs {
     outline: Option<Output<Sink>>,
     trace: Option<Output<TraceWriter<Sink>>>,

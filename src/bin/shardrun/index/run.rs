@@ -102,7 +102,7 @@ impl Index {
             began,
             chunk: if with_outline { CHUNK_FILES_OUTLINED } else { CHUNK_FILES },
             window: CHUNKS_MIN.max(runtime.workers() * CHUNKS_PER_WORKER),
-            outputs: Outputs::create(args, runtime.workers(), console),
+            outputs: Outputs::default(),
             totals: Totals::default(),
             with_outline,
             hashes: (args.fingerprints.is_some() || args.watch).then(Vec::new),
@@ -116,6 +116,8 @@ impl Index {
         let tree = Arc::new(known_tree(&files));
         self.stages.host().set_tree(tree.clone());
         let Some(changed) = affected::named(&args.affected, &args.dir, &tree, console) else { return End::WrongUsage };
+        // Not before, lest a run that cannot begin takes what an earlier one wrote.
+        self.outputs = Outputs::create(args, self.runtime.workers(), console);
         self.stages(&files, console);
         let cycles = self.totals.graph.cycles();
         let mut asked = Asked::default();

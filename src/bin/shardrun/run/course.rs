@@ -187,7 +187,7 @@ impl Course<'_, '_> {
         if before == 0 && now > 0 {
             self.run.abort();
             self.minder.stop_all(Instant::now());
-            self.screen.say("shardrun: interrupted: asking what runs to end; again to kill it");
+            self.screen.say_first("shardrun: interrupted: asking what runs to end; again to kill it");
         }
         if now > 1 {
             self.minder.kill_all(Instant::now());

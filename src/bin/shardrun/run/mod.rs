@@ -23,6 +23,7 @@ mod values;
 
 pub(crate) use args::RunArgs;
 
+use crate::output::written_twice;
 use course::{Settings, Went};
 use document::Document;
 use faults::Faults;
@@ -114,7 +115,7 @@ fn prepare<'f>(
         return Err(faults.lines());
     }
     let one = |line: String| vec![line];
-    if args.trace.is_some() && args.trace == args.graph {
+    if written_twice([&args.trace, &args.graph].into_iter().filter_map(Option::as_deref)).is_some() {
         return Err(one("--trace and --graph would overwrite each other: name a file for each".to_owned()));
     }
     let whole = |path: &Path| absolute(path).map_err(|error| one(format!("{}: {error}", path.display())));

@@ -172,9 +172,11 @@ impl Process {
         self.deadline = now.checked_add(self.grace);
     }
 
-    /// Kills the group, if nobody has yet.
+    /// Kills the group, if nobody has yet. If only what it left behind still prints, nothing more is read, and it is over.
     pub(super) fn kill(&mut self) {
-        if self.phase != Phase::Killed && !self.exited {
+        if self.exited {
+            self.close();
+        } else if self.phase != Phase::Killed {
             self.phase = Phase::Killed;
             self.why = self.why.or(Some(Why::Stopped));
             self.deadline = None;
@@ -238,5 +240,40 @@ impl Drop for Process {
         if self.started.is_some() {
             _ = self.reap();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::Pid;
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    #[test]
+    fn a_command_whose_children_hold_its_output_open_is_over_when_it_is_killed() {
+        let (output, theirs) = io::pipe().unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "sleep 1000 & exit 0"]).stdout(theirs).process_group(0);
+        let pid = Pid::from_child(&command.spawn().unwrap());
+        // Else this process would hold it open, too.
+        drop(command);
+        let started = Started { pid, output: Some(output) };
+        let mut process = Process {
+            started: Some(started),
+            phase: Phase::Running,
+            why: None,
+            grace: Duration::ZERO,
+            exited: false,
+            closed: false,
+            deadline: None,
+            watch: Watch::At(Instant::now()),
+        };
+        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).unwrap();
+        process.look(Instant::now());
+        assert!(!process.is_over(), "its child may still print");
+        process.kill();
+        assert!(process.is_over());
+        assert_eq!(process.finish().0, End::Passed);
     }
 }

@@ -2,6 +2,7 @@
 //! It does not know how the tasks were run.
 #![forbid(unsafe_code)]
 
+use super::super::console::OneLine;
 use super::graph::Chosen;
 use super::screen::time;
 use super::shape::Task;
@@ -179,7 +180,7 @@ pub(super) fn list(tasks: &[Task<'_>]) -> String {
                 format!("all of {}", names.collect::<Vec<_>>().join(", "))
             }
         };
-        _ = writeln!(text, "{:<width$}  {what}", task.name);
+        _ = writeln!(text, "{:<width$}  {}", task.name, OneLine(&what));
     }
     text
 }
@@ -190,7 +191,7 @@ pub(super) fn order(plan: &Plan, order: &[TaskId], places: &[usize], tasks: &[Ta
     let mut text = String::new();
     for task in order {
         let command = tasks[places[task.index()]].command.as_ref().map(|command| command.shown()).unwrap_or_default();
-        _ = writeln!(text, "{:<width$}  {command}", plan.name(*task));
+        _ = writeln!(text, "{:<width$}  {}", plan.name(*task), OneLine(&command));
     }
     text
 }

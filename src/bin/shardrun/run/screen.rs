@@ -5,7 +5,7 @@
 use super::capture::Capture;
 use super::minder::told;
 use super::process::End;
-use super::stream::{Patience, write_all};
+use super::stream::{Patience, write, write_all};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shardrun::{Plan, Tally, TaskId, TaskOutcome, TaskStatus};
 use std::fmt;
@@ -166,7 +166,12 @@ impl Screen {
 
     /// Says something on standard error. What cannot be written there is dropped: there is no better place.
     pub(super) fn say(&mut self, line: &str) {
-        self.flush();
+        self.flush_all();
+        self.say_first(line);
+    }
+
+    /// The same before what is to be written on standard output, whose reader may be slow.
+    pub(super) fn say_first(&mut self, line: &str) {
         let patience = self.patience.for_stderr();
         let write = || drop(write_all(io::stderr(), format!("{line}\n").as_bytes(), &patience));
         match &self.bar {
@@ -191,24 +196,35 @@ impl Screen {
         left.filter(|_| !self.out.is_empty())
     }
 
-    /// Writes what is to be written.
+    /// Writes what is to be written, or as much as there is room for if an interrupt is to be heard first.
     pub(super) fn flush(&mut self) {
+        self.flush_by(|out, patience| write(io::stdout(), out, patience));
+    }
+
+    fn flush_all(&mut self) {
+        self.flush_by(|out, patience| write_all(io::stdout(), out, patience).map(|()| out.len()));
+    }
+
+    fn flush_by(&mut self, write: impl FnOnce(&[u8], &Patience) -> io::Result<usize>) {
         if self.out.is_empty() {
             return;
         }
         self.written = Some(Instant::now());
-        let out = std::mem::take(&mut self.out);
+        let mut out = std::mem::take(&mut self.out);
         if self.broken {
             return;
         }
-        let write = || write_all(io::stdout(), &out, &self.patience);
+        let write = || write(&out, &self.patience);
         let written = match &self.bar {
             Some(bar) => bar.suspend(write),
             None => write(),
         };
-        if let Err(error) = written {
-            self.broken = true;
-            self.complain(&format!("standard output: {error}"));
+        match written {
+            Ok(written) => self.out = out.split_off(written),
+            Err(error) => {
+                self.broken = true;
+                self.complain(&format!("standard output: {error}"));
+            }
         }
     }
 
@@ -250,7 +266,7 @@ impl Screen {
     /// Shows a text that was asked for.
     pub(super) fn show(&mut self, text: &str) {
         self.out.extend_from_slice(text.as_bytes());
-        self.flush();
+        self.flush_all();
     }
 }
 

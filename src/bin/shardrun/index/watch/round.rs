@@ -202,7 +202,8 @@ impl Watch<'_> {
     }
 
     fn print(&mut self, text: String) -> Result<(), Ended> {
-        match self.args.quiet || output::print(&text, self.console) {
+        let silent = self.args.quiet && !self.args.json;
+        match silent || output::print(&text, self.console) {
             true => Ok(()),
             // Nobody reads any more, which has been said.
             false => Err(None),
