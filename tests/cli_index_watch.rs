@@ -185,6 +185,18 @@ fn the_same_files_are_left_out_as_by_the_walk() {
 }
 
 #[test]
+fn what_git_ignores_is_left_out_as_long_as_there_is_a_repository() {
+    let tree = small();
+    tree.write(".gitignore", "alone.c\n");
+    assert_eq!(tree.json(&[])["files"], 4);
+    let mut watching = Watching::new(&tree, &[]);
+    watching.burst_of(|| fs::create_dir(tree.root().join(".git")).unwrap()).is(&[], &[], &["alone.c"]);
+    assert_eq!(tree.json(&[])["files"], 3);
+    let burst = watching.burst_of(|| fs::remove_dir(tree.root().join(".git")).unwrap());
+    burst.is(&["alone.c"], &["alone.c"], &[]);
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_named_and_read_when_it_can_be() {
     let tree = small();
     let mut watching = Watching::new(&tree, &["--follow"]);

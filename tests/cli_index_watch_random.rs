@@ -11,6 +11,9 @@ use cli::{Random, Tree};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use watching::{Burst, Fresh, Watching, differing, fresh, replace};
 
 const DIRECTORIES: [&str; 6] = ["", "src", "src/a", "src/b", "lib", "lib/a/b"];
@@ -263,6 +266,35 @@ fn changes_that_come_while_it_works_are_taken_over() {
         }
     }
     println!("{superseded} rounds were taken over");
+}
+
+/// Looking at the tree takes longer than a burst lasts, so that each is over before the one before it can be answered.
+#[test]
+fn a_tree_that_changes_without_end_is_answered_all_the_same() {
+    let tree = Tree::new(&[]);
+    (0..3_000).for_each(|number| tree.write(format!("d{}/f{number}.c", number % 30), format!("int f{number};\n")));
+    let mut watching = Watching::new(&tree, &["--debounce", "0"]);
+    let (root, enough) = (tree.root(), Arc::new(AtomicBool::new(false)));
+    let stop = enough.clone();
+    let changing = thread::spawn(move || {
+        for number in (0..4_000).take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let path = root.join(format!("new{}.c", number % 37));
+            if fs::remove_file(&path).is_err() {
+                fs::write(path, "int x;\n").unwrap();
+            }
+        }
+        fs::write(root.join("last.c"), "int x;\n").unwrap();
+    });
+    let mut superseded = Vec::new();
+    while {
+        let burst = watching.burst();
+        superseded.push(burst.0["superseded"].as_u64().unwrap());
+        enough.store(superseded.len() > 4, Ordering::Relaxed);
+        !burst.paths("come").contains("last.c")
+    } {}
+    changing.join().unwrap();
+    println!("{superseded:?}");
+    assert!(superseded.iter().all(|&superseded| superseded <= 4), "{superseded:?}");
 }
 
 /// A tree of 10,000 headers in 100 directories: each includes up to three of greater numbers, in steps that make long ways.

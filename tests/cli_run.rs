@@ -243,6 +243,10 @@ fn a_dry_run_and_a_list_run_nothing() {
     let list = "leaf  what it is for\nroot  touch ran\nmid   touch ran\nall   all of mid, leaf\n";
     assert_eq!(tasks.run(&["--list"]).stdout, list);
     assert!(!tasks.path("ran").exists() && !tasks.path(".shardrun").exists());
+    // What they show stays on its line, and cannot drive the terminal.
+    let tasks = Tasks::new("[tasks.a]\ncommand = ['echo', \"x\\ry\"]\ndescription = \"one\\n\\u001B[2J\"\n");
+    assert_eq!(tasks.run(&["--list"]).stdout, "a  one\\n\\u{1b}[2J\n");
+    assert_eq!(tasks.run(&["-n"]).stdout, "a  echo x\\ry\n");
 }
 
 #[test]

@@ -24,8 +24,8 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// Shows a text as a quoted string of DOT. A backslash is shown as itself and never begins an escape; NUL, which DOT has no
-/// place for, becomes the replacement character.
+/// Shows a text as a quoted string of DOT. A backslash is shown as itself and never begins an escape; NUL and the carriage return,
+/// which DOT has no place for, become their pictures, so that different names stay different.
 pub(crate) struct Dot<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Dot<'_> {
@@ -36,8 +36,8 @@ impl fmt::Display for Dot<'_> {
                 '"' => f.write_str("\\\"")?,
                 '\\' => f.write_str("\\\\")?,
                 '\n' => f.write_str("\\n")?,
-                '\r' => {}
-                '\0' => f.write_char(char::REPLACEMENT_CHARACTER)?,
+                '\r' => f.write_char('\u{240d}')?,
+                '\0' => f.write_char('\u{2400}')?,
                 _ => f.write_char(c)?,
             }
         }
@@ -52,6 +52,6 @@ mod tests {
     #[test]
     fn quotes_backslashes_and_controls_are_escaped() {
         assert_eq!(Json("a\"b\\c\n\x01é\u{2028}").to_string(), "\"a\\\"b\\\\c\\n\\u0001é\\u2028\"");
-        assert_eq!(Dot("a\"b\\c\n\0é").to_string(), "\"a\\\"b\\\\c\\n\u{fffd}é\"");
+        assert_eq!(Dot("a\"b\\c\n\0\ré").to_string(), "\"a\\\"b\\\\c\\n\u{2400}\u{240d}é\"");
     }
 }

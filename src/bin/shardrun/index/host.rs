@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// Why a file was not indexed.
 #[derive(Debug)]
@@ -139,9 +139,10 @@ impl Indexer {
                 if let Some(text) = given {
                     return Ok((worker.scan_text(file.path(), text), None));
                 }
+                let before = self.keep.marks.then(SystemTime::now);
                 worker.load(file.on_disk(), self.bytes_max).map_err(IndexError::Read)?;
                 cx.check()?;
-                let stamp = self.keep.marks.then(|| worker.stamp());
+                let stamp = before.map(|before| worker.stamp(before));
                 Ok::<_, IndexError>((worker.scan(file.path()), stamp))
             })
         };

@@ -70,7 +70,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) hidden: bool,
 
-    /// Indexes what .gitignore and .ignore files leave out too
+    /// Indexes what .ignore files, and in a git repository .gitignore files, leave out too
     #[arg(long)]
     pub(crate) no_ignore: bool,
 

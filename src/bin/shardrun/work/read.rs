@@ -45,7 +45,7 @@ impl Stamp {
     /// Of a file that had just been changed: it may have changed once more within the same tick of its clock.
     const YOUNG: Stamp = Stamp(0);
 
-    /// By what the system says of a file.
+    /// By what the system says of a file now.
     pub(crate) fn of(data: &Metadata) -> Self {
         Self::of_at(data, SystemTime::now())
     }
@@ -106,9 +106,10 @@ impl Buffer {
         Buffer { bytes: Vec::new(), filled: 0, data: None }
     }
 
-    /// The stamp of the file that was read last, as it was before it was read.
-    pub(crate) fn stamp(&self) -> Stamp {
-        self.data.as_ref().map_or(Stamp::YOUNG, Stamp::of)
+    /// The stamp of the file that was read last, as it was before it was read, which was after `before`. By then a change was
+    /// young or not: a file that takes long to read may be changed again in the same tick meanwhile.
+    pub(crate) fn stamp(&self, before: SystemTime) -> Stamp {
+        self.data.as_ref().map_or(Stamp::YOUNG, |data| Stamp::of_at(data, before))
     }
 
     /// What the last `load` read.
@@ -182,6 +183,18 @@ fn open(path: &Path) -> io::Result<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_that_takes_long_to_read_is_as_young_as_it_was_before() {
+        let path = std::env::temp_dir().join(format!("shardrun-young-{}", std::process::id()));
+        std::fs::write(&path, "text").unwrap();
+        let mut buffer = Buffer::new();
+        buffer.load(&path, 100).unwrap();
+        let at = changed(&std::fs::metadata(&path).unwrap()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let stands = |before| buffer.stamp(before).stands(buffer.stamp(before));
+        assert!(!stands(at) && stands(at + YOUNG));
+    }
 
     #[test]
     fn what_was_changed_a_moment_ago_or_later_than_now_is_never_taken_for_unchanged() {

@@ -6,6 +6,7 @@ use super::facts::{Facts, Findings};
 use super::lang::{self, Language};
 use super::read::{Buffer, ReadError, Stamp};
 use std::path::Path;
+use std::time::SystemTime;
 
 /// What is known of a file by itself.
 #[derive(Clone, Debug)]
@@ -35,9 +36,9 @@ impl Worker {
         self.buffer.load(on_disk, limit)
     }
 
-    /// The stamp of the file that was read last.
-    pub(crate) fn stamp(&self) -> Stamp {
-        self.buffer.stamp()
+    /// The stamp of the file that was read last, after `before`.
+    pub(crate) fn stamp(&self, before: SystemTime) -> Stamp {
+        self.buffer.stamp(before)
     }
 
     /// Finds what is in the file that was read last; `path` tells its language.

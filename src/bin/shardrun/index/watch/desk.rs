@@ -90,8 +90,9 @@ impl Desk {
                 chunk.iter().filter(differs).map(|(_, place, ..)| *place).collect()
             })
         };
-        let checks: Vec<_> = suspects.chunks(CHUNK_FILES).map(check).collect();
-        // Only a panic of the resolver or a shutdown has no answer.
-        checks.into_iter().filter_map(|check| check.wait().ok()).flatten().collect()
+        let checks: Vec<_> = suspects.chunks(CHUNK_FILES).map(|chunk| (chunk, check(chunk))).collect();
+        // After a panic of the resolver all are asked for, and the one whose imports it was about is complained of.
+        let all = |chunk: &[(u32, u32, u64, Arc<Scanned>)]| chunk.iter().map(|(_, place, ..)| *place).collect();
+        checks.into_iter().flat_map(|(chunk, check)| check.wait().unwrap_or_else(|_| all(chunk))).collect()
     }
 }

@@ -112,7 +112,7 @@ impl Look<'_> {
     }
 }
 
-/// Whether the file says what is to be left out.
+/// Whether the file says what is to be left out. `.gitignore` does so only where there is a `.git`.
 fn is_ignore_file(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == ".gitignore" || name == ".ignore")
+    path.file_name().is_some_and(|name| name == ".gitignore" || name == ".ignore" || name == ".git")
 }

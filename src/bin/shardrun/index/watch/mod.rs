@@ -32,6 +32,10 @@ use std::time::{Duration, Instant};
 /// A burst that does not end is taken after so many times the debounce.
 const DEBOUNCES_MAX: u32 = 10;
 
+/// A round that was taken over so many times is answered before the next burst is begun: else a tree that changes faster than it
+/// is looked at would never be answered.
+const TAKEN_OVER_MAX: u64 = 4;
+
 /// The exit status where a second signal ends the program.
 const INTERRUPTED: i32 = 130;
 
@@ -156,7 +160,7 @@ impl Watch<'_> {
 
     fn listen(&mut self, heard: &Receiver<News>) -> Result<(), Ended> {
         loop {
-            let news = match self.end_of_burst() {
+            let news = match self.end_of_burst().filter(|_| !self.must_answer()) {
                 None => heard.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some((_, end)) => heard.recv_timeout(end.saturating_duration_since(Instant::now())),
             };

@@ -10,7 +10,7 @@ use super::eyes::Told;
 use super::look::{Look, Seen};
 use super::model::Marks;
 use super::report::{self, Burst};
-use super::{Ended, Watch, identity};
+use super::{Ended, TAKEN_OVER_MAX, Watch, identity};
 use crate::output;
 use crate::work::resolve::manifests;
 use shardrun::{Request, StageValue};
@@ -72,6 +72,11 @@ impl Watch<'_> {
         round.asked = self.desk.ask(requests);
         self.round = Some(round);
         Ok(())
+    }
+
+    /// Whether the round is to be over before it is taken over once more.
+    pub(super) fn must_answer(&self) -> bool {
+        self.round.as_ref().is_some_and(|round| round.burst.superseded >= TAKEN_OVER_MAX)
     }
 
     /// What has become of the tree.

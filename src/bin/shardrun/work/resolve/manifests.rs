@@ -4,7 +4,7 @@
 
 use super::paths;
 
-/// A manifest larger than this, in bytes, is cut off there.
+/// A manifest larger than this, in bytes, counts as none.
 pub(crate) const MANIFEST_BYTES_MAX: usize = 1 << 20;
 
 /// Whether a file of this path is one.
