@@ -4,11 +4,16 @@
 mod host;
 
 use host::{Act, Files, Gate, threads};
-use shardrun::{Admission, Budget, Driver, Interrupt, Request, RequestContext, Runtime, Stage, StageError, Stages};
+use shardrun::{
+    Admission, Budget, CancellationToken, Driver, Interrupt, Request, RequestContext, Runtime, Stage, StageError,
+    Stages,
+};
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 fn with_budget(host: &Files, runtime: &Runtime, units: u32) -> (Stages<Files>, Budget) {
     let budget = Budget::for_runtime(units, runtime);
@@ -109,6 +114,190 @@ fn an_async_submission_waits_as_a_future_and_may_be_dropped() {
     assert!(second.wait().is_ok());
     assert_eq!((budget.in_use(), budget.waiting()), (0, 0));
     assert!(!stages.has_file(&"2".into()));
+}
+
+#[test]
+fn an_async_request_that_ends_in_line_is_answered_there_and_takes_no_unit_with_it() {
+    for by_token in [true, false] {
+        let (host, runtime) = (files::<3>(), host::inline());
+        let (stages, budget) = with_budget(&host, &runtime, 1);
+        let (token, soon) = (CancellationToken::new(), Duration::from_secs(5));
+        let ends = |request: Request<Files, shardrun::ToSource>| match by_token {
+            true => request.cancelled_by(&token),
+            false => request.deadline(soon),
+        };
+        let first = stages.submit_request(Request::source("0".into()));
+        let mut context = Context::from_waker(Waker::noop());
+        let woken = Arc::new(Woken::default());
+        let waker = Waker::from(woken.clone());
+        let mut second = pin!(stages.submit_request_async(ends(Request::source("1".into()).text("edit".into()))));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let mut third = pin!(stages.submit_request_async(ends(Request::source("2".into()))));
+        assert!(third.as_mut().poll(&mut context).is_pending());
+        assert_eq!((budget.waiting(), woken.count()), (2, 0));
+        if by_token {
+            token.cancel();
+        } else {
+            runtime.advance(soon);
+            runtime.drive_one();
+        }
+        assert_eq!(woken.count(), 1, "by token: {by_token}");
+        let over = |answer: Poll<shardrun::StageHandleOf<Files, shardrun::ToSource>>| {
+            let Poll::Ready(handle) = answer else { panic!("it is over, and waits on; by token: {by_token}") };
+            let Err(error) = handle.wait() else { panic!("it was over before it was submitted") };
+            assert!(matches!(error, StageError::Cancelled) == by_token, "{error:?}");
+        };
+        over(second.as_mut().poll(&mut context));
+        assert!(first.wait().is_ok());
+        // This one has been granted the unit meanwhile.
+        over(third.as_mut().poll(&mut context));
+        assert_eq!((budget.in_use(), budget.waiting()), (0, 0), "by token: {by_token}");
+        assert!(!stages.has_file(&"1".into()) && !stages.has_file(&"2".into()), "nothing was made");
+        // With units free, and over before the first poll.
+        over(pin!(stages.submit_request_async(ends(Request::source("1".into())))).poll(&mut context));
+        assert_eq!(budget.in_use(), 0, "by token: {by_token}");
+        assert!(stages.submit_request(Request::source("2".into())).wait().is_ok());
+    }
+}
+
+#[test]
+fn an_async_request_that_joins_or_has_its_answer_waits_for_no_unit() {
+    let (host, runtime) = (files::<3>(), host::inline());
+    let (stages, budget) = with_budget(&host, &runtime, 1);
+    assert!(stages.submit_request(Request::analysis("0".into())).wait().is_ok());
+    let first = stages.submit_request(Request::artifact("1".into(), 1));
+    let mut context = Context::from_waker(Waker::noop());
+    let before = stages.counters();
+    let Poll::Ready(there) = pin!(stages.submit_request_async(Request::analysis("0".into()))).poll(&mut context) else {
+        panic!("its answer is there")
+    };
+    assert!(there.is_resolved());
+    let (joined, token) = (Arc::new(Mutex::new(Vec::new())), CancellationToken::new());
+    let request = Request::artifact("1".into(), 1).cancelled_by(&token).on_join({
+        let joined = joined.clone();
+        move |at| joined.lock().unwrap().push(at.file)
+    });
+    let Poll::Ready(joins) = pin!(stages.submit_request_async(request)).poll(&mut context) else {
+        panic!("another has asked for it")
+    };
+    assert_eq!((&joined.lock().unwrap()[..], stages.counters().submits), (&["1".to_owned()][..], before.submits + 2));
+    let mut edit = pin!(stages.submit_request_async(Request::analysis("0".into()).text("edit".into())));
+    assert!(edit.as_mut().poll(&mut context).is_pending(), "an edit needs a unit");
+    let mut new = pin!(stages.submit_request_async(Request::analysis("2".into())));
+    assert!(new.as_mut().poll(&mut context).is_pending(), "who is the first needs a unit");
+    assert_eq!((budget.in_use(), budget.waiting()), (1, 2));
+    // Before it is the second's turn another has asked for what it waits for.
+    token.cancel();
+    assert!(matches!(joins.wait(), Err(StageError::Cancelled)));
+    assert!(first.wait().is_ok());
+    let Poll::Ready(edit) = edit.as_mut().poll(&mut context) else { panic!("a unit is free") };
+    assert!(edit.wait().is_ok());
+    let Poll::Ready(new) = new.as_mut().poll(&mut context) else { panic!("a unit is free") };
+    assert!(new.wait().is_ok());
+    assert_eq!((budget.in_use(), budget.waiting()), (0, 0));
+}
+
+#[test]
+fn a_request_that_ends_while_its_caller_waits_for_the_budget_is_answered_at_once() {
+    let (host, runtime) = (files::<2>(), threads(1));
+    let gate = Gate::default();
+    host.hook({
+        let gate = gate.clone();
+        move |_, _| {
+            gate.pass();
+            Act::Go
+        }
+    });
+    let (stages, budget) = with_budget(&host, &runtime, 1);
+    let first = stages.submit_request(Request::source("0".into()));
+    gate.arrived(1);
+    let token = CancellationToken::new();
+    std::thread::scope(|scope| {
+        let waits =
+            || stages.submit_request(Request::source("1".into()).text("edit".into()).cancelled_by(&token)).wait();
+        let waiter = scope.spawn(waits);
+        while budget.waiting() == 0 {
+            std::thread::yield_now();
+        }
+        token.cancel();
+        // The unit is in use all the while.
+        assert!(matches!(waiter.join().unwrap(), Err(StageError::Cancelled)));
+    });
+    assert_eq!((budget.in_use(), budget.waiting()), (1, 0));
+    gate.open();
+    assert!(first.wait().is_ok());
+    assert_eq!(budget.in_use(), 0);
+    assert!(!stages.has_file(&"1".into()), "nothing was made");
+}
+
+#[test]
+fn an_edit_whose_token_is_cancelled_while_its_caller_drives_for_the_budget_is_not_made() {
+    let (host, runtime) = (files::<2>(), host::inline());
+    let (stages, budget) = with_budget(&host, &runtime, 1);
+    assert!(stages.submit_request(Request::source("1".into())).wait().is_ok());
+    let token = CancellationToken::new();
+    host.hook({
+        let token = token.clone();
+        move |_, _| {
+            token.cancel();
+            Act::Go
+        }
+    });
+    let first = stages.submit_request(Request::source("0".into()));
+    let edit = stages.submit_request(Request::source("1".into()).text("edit".into()).cancelled_by(&token));
+    assert!(matches!(edit.wait(), Err(StageError::Cancelled)));
+    assert_eq!(stages.generation(&"1".into()), Some(1), "nothing was moved");
+    assert!(first.wait().is_ok());
+    assert_eq!(budget.in_use(), 0);
+}
+
+#[test]
+fn b88_a_batch_that_no_unit_is_ever_free_for_is_told_and_changes_nothing() {
+    for units in [0, 1] {
+        let (host, runtime) = (files::<4>(), host::inline());
+        let (stages, budget) = with_budget(&host, &runtime, units);
+        // Of a budget of nothing nobody is ever the first; what is there has come from elsewhere.
+        let held = (units > 0).then(|| {
+            assert!(stages.submit_request(Request::analysis("0".into())).wait().is_ok());
+            budget.acquire(1).unwrap()
+        });
+        let before = stages.generation(&"0".into());
+        let mut batch = stages.submit_batch_atomic([
+            Request::analysis("0".into()).any(),
+            Request::source("1".into()).any(),
+            Request::source("0".into()).text("edit".into()).any(),
+            Request::artifact("2".into(), 1).rehome().any(),
+        ]);
+        let answers = batch.wait();
+        assert_eq!(answers[0].is_ok(), units > 0, "an answer that is there costs nothing");
+        for answer in &answers[1..] {
+            let Err(StageError::Interrupted(why)) = answer else { panic!("{units}: it ran without a unit") };
+            assert_eq!(**why, Interrupt::Stalled);
+        }
+        runtime.drive_all();
+        assert!(!stages.has_file(&"1".into()) && !stages.has_file(&"2".into()), "nothing was made");
+        assert_eq!(stages.generation(&"0".into()), before, "nothing was moved");
+        assert_eq!(host.log().len(), if units > 0 { 2 } else { 0 });
+        assert_eq!(budget.in_use(), u64::from(units));
+        drop(held);
+        assert_eq!(budget.in_use(), 0);
+    }
+}
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(AtomicUsize);
+
+impl Woken {
+    fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 #[test]

@@ -4,7 +4,10 @@
 mod support;
 
 use shardrun::{Dependencies, FailureCause, Priority, Registered, Request, Stage, StageError, Stages, StagesCounters};
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 use support::{Act, Files, Gate, driven, threads};
 
@@ -604,6 +607,60 @@ fn s134_an_owner_that_withdraws_leaves_no_edge_and_its_blocker_does_not_run() {
     artifact(&stages, "a").wait().unwrap();
     assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
     nothing_left(&stages);
+}
+
+#[test]
+fn s65_an_owner_whose_analysis_fails_withdraws_from_its_blocker() {
+    let (host, runtime, stages, owner) = gated();
+    let list = failing(&host);
+    list.lock().unwrap().push((Stage::Analysis, "a"));
+    assert!(runtime.drive_one());
+    assert!(owner.is_resolved() && owner.wait().is_err());
+    assert_eq!(stages.dependency_occupancy().edges, 0);
+    runtime.drive_all();
+    assert_eq!(host.stages_run("d"), [], "the blocker ran for nobody");
+    list.lock().unwrap().clear();
+    artifact(&stages, "a").wait().unwrap();
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    nothing_left(&stages);
+}
+
+#[test]
+fn s51_who_withdraws_from_a_generation_that_is_tried_again_leaves_its_blockers_to_the_successor() {
+    let (host, runtime, stages, owner) = gated();
+    let list = failing(&host);
+    list.lock().unwrap().push((Stage::Analysis, "a"));
+    let mut other = stages.submit_request(Request::artifact("a".into(), 2));
+    let again = Arc::new(Mutex::new(None));
+    let waker = Waker::from(Arc::new(Once(Mutex::new(Some(Box::new({
+        let (stages, again) = (stages.clone(), again.clone());
+        move || {
+            list.lock().unwrap().clear();
+            *again.lock().unwrap() = Some(stages.submit_request(Request::artifact("a".into(), 2)));
+            assert!(!owner.is_resolved(), "its turn is next");
+            owner.cancel();
+        }
+    }))))));
+    assert!(Pin::new(&mut other).poll(&mut Context::from_waker(&waker)).is_pending());
+    assert!(runtime.drive_one());
+    runtime.drive_all();
+    let mut again = again.lock().unwrap().take().expect("the failure was told");
+    let answer = again.try_get().expect("who tried again was never answered");
+    assert!(answer.is_ok(), "{answer:?}");
+    assert!(at(&host, Stage::Analysis, "d") < at(&host, Stage::Artifact, "a"));
+    nothing_left(&stages);
+}
+
+/// Does something when it is woken first.
+struct Once(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for Once {
+    fn wake(self: Arc<Self>) {
+        let action = self.0.lock().unwrap().take();
+        if let Some(action) = action {
+            action();
+        }
+    }
 }
 
 #[test]

@@ -166,6 +166,23 @@ impl Wake for Once {
 }
 
 #[test]
+fn who_waits_for_quiescence_as_a_blockers_failure_is_told_is_told_that_he_waits_for_himself() {
+    let (host, told) = (stored(), Arc::new(Mutex::new(None)));
+    host.hook(|_, at| if at.file == "b" { Act::Fail("asked for") } else { Act::Go });
+    let (runtime, stages) = driven(&host);
+    let mut owner = stages.submit_request(Request::artifact(a(), 1));
+    let (inner, said) = (stages.clone(), told.clone());
+    let action = move || *said.lock().unwrap() = Some(inner.quiesce());
+    let waker = Waker::from(Arc::new(Once(Mutex::new(Some(Box::new(action))))));
+    assert!(Pin::new(&mut owner).poll(&mut Context::from_waker(&waker)).is_pending());
+    runtime.drive_all();
+    assert!(owner.is_resolved());
+    let said = told.lock().unwrap().take();
+    assert!(matches!(said, Some(Err(Interrupt::WouldDeadlock(_)))), "{said:?}");
+    assert_eq!(stages.quiesce(), Ok(()));
+}
+
+#[test]
 fn a_waker_may_do_anything_to_the_file_and_scheduler_and_panic() {
     for runtime in runtimes() {
         for (name, deed) in DEEDS {

@@ -19,7 +19,7 @@
 
 use super::answer::Refused;
 use super::stripes::Stripes;
-use crate::flight::{self, Completion};
+use crate::flight::{self, CancellationToken, Completion};
 use crate::runtime::{self, Acquire, Job, Permits, Runtime, Spawner, Waiting};
 use crate::sync::atomic::{AtomicU64, Ordering, fence, fence_behind_exchange, load_for_cas};
 use crate::sync::{Arc, hint, mutant};
@@ -36,7 +36,9 @@ const LOOKS_MAX: u32 = 1_000;
 const MOVE: u64 = 1;
 const MOVED: u64 = 1 << 16;
 
-pub(crate) type Grant = Completion<(), std::convert::Infallible>;
+/// Told whether the units are the waiter's, or he has given up.
+pub(crate) type Grant = Completion<bool, std::convert::Infallible>;
+type Token<'a> = Option<&'a CancellationToken>;
 
 pub(super) struct Inner {
     permits: Permits,
@@ -154,6 +156,11 @@ impl Budget {
 
     /// As `acquire`, without a guard.
     pub(crate) fn take_waiting(&self, units: u32, limit: Option<Duration>) -> Result<(), BudgetError> {
+        self.take_until(units, limit, None)
+    }
+
+    /// As [`take_waiting`](Self::take_waiting), and gives up, as if its time were over, once `token` is cancelled.
+    pub(crate) fn take_until(&self, units: u32, limit: Option<Duration>, token: Token<'_>) -> Result<(), BudgetError> {
         let inner = &self.inner;
         if inner.take(units) {
             return Ok(());
@@ -166,12 +173,19 @@ impl Budget {
             return Ok(());
         }
         if let Some(spawner) = inner.spawner.as_ref().filter(|spawner| spawner.is_driven()) {
-            return self.drive(spawner, units, limit);
+            return self.drive(spawner, units, (limit, token));
         }
         let Some((grant, place)) = self.stand_in_line(units) else { return Ok(()) };
-        if grant.wait_here(limit) || !self.leave_line(&grant, &place) {
+        let _heard = token.map(|token| {
+            let grant = grant.clone();
+            token.on_cancel(move || _ = grant.resolve(Ok(false)))
+        });
+        let late = !grant.wait_here(limit) && self.leave_line(&grant, &place);
+        if !late && grant.told() != Some(Ok(false)) {
             return Ok(());
         }
+        // Also if the units are on their way: who brings them finds the grant told, and gives them back.
+        inner.permits.abandon(&place);
         Err(BudgetError::TimedOut(inner.refused(units)))
     }
 
@@ -188,13 +202,21 @@ impl Budget {
     }
 
     /// Drives a runtime without threads until there are `units`.
-    fn drive(&self, spawner: &Spawner, units: u32, limit: Option<Duration>) -> Result<(), BudgetError> {
+    fn drive(
+        &self,
+        spawner: &Spawner,
+        units: u32,
+        (limit, token): (Option<Duration>, Token<'_>),
+    ) -> Result<(), BudgetError> {
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let mark = spawner.mark();
             let moved = spawner.drive_one();
             if self.take(units) {
                 return Ok(());
+            }
+            if token.is_some_and(CancellationToken::is_cancelled) {
+                return Err(BudgetError::TimedOut(self.refused(units)));
             }
             if moved {
                 continue;
@@ -216,7 +238,7 @@ impl Budget {
         let job = {
             let (budget, grant) = (self.clone(), grant.clone());
             Job::new(move || {
-                if !grant.resolve(Ok(())) {
+                if !grant.resolve(Ok(true)) {
                     budget.release(units);
                 }
             })

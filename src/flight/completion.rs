@@ -60,7 +60,6 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     }
 
     /// What it was told, if it was; taken out. For the one that waits.
-    #[cfg(test)]
     pub(crate) fn told(&self) -> Option<Result<T, E>> {
         self.shot.take()
     }

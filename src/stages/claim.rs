@@ -75,8 +75,8 @@ pub(crate) struct Claim<'a, T: Send + Sync + 'static, H: Host, F: FirstWaiter> {
     origin: &'a Origin,
     /// Fails what needs it.
     fail: &'a dyn Fn(&StageError<H>),
-    /// What ran on this thread before the host was called for it.
-    begun: Option<u64>,
+    /// What ran on this thread before.
+    before: u64,
     over: bool,
 }
 
@@ -89,7 +89,9 @@ pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, F: FirstWaiter, R>(
     fail: &'a dyn Fn(&StageError<H>),
     f: impl FnOnce(&mut Claim<'a, T, H, F>) -> R,
 ) -> R {
-    let mut claim = Claim { slot, flight, origin, fail, begun: None, over: false };
+    // From here on: not only its stages are the host's, but also names that are copied for a failure, and wakers.
+    let before = enter(slot.shared().id + 1);
+    let mut claim = Claim { slot, flight, origin, fail, before, over: false };
     let result = f(&mut claim);
     claim.over = true;
     result
@@ -98,8 +100,7 @@ pub(crate) fn hold<'a, T: Send + Sync + 'static, H: Host, F: FirstWaiter, R>(
 impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Claim<'_, T, H, F> {
     /// The host is about to be called.
     #[inline]
-    pub(crate) fn begin(&mut self, stage: Stage) {
-        self.begun = Some(enter(self.slot.shared().id + 1));
+    pub(crate) fn begin(&self, stage: Stage) {
         self.slot.shared().counters.here().one(|counts| &counts.executions[stage as usize]);
     }
 
@@ -128,9 +129,7 @@ impl<T: Send + Sync + 'static, H: Host, F: FirstWaiter> Drop for Claim<'_, T, H,
         if !self.over {
             contained(|| self.end_as_panicked());
         }
-        if let Some(before) = self.begun {
-            leave(self.slot.shared().id + 1, before);
-        }
+        leave(self.slot.shared().id + 1, self.before);
         self.slot.shared().counters.here().one(|counts| &counts.ended);
     }
 }

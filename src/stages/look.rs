@@ -49,9 +49,15 @@ impl<H: Host> Core<H> {
     /// Counts a request that only asks, and looks for its file.
     #[inline(always)]
     pub(crate) fn seek(&self, file: &H::File, stage: Stage) -> Sought<Found<H>> {
-        // Before the pin, whose barrier keeps all that follows it waiting.
+        self.look_for(file, stage, || self.shared.counters.here().one(|counts| &counts.submits))
+    }
+
+    /// Looks for the file of a request; calls `hashed` as soon as its name is hashed.
+    #[inline(always)]
+    pub(crate) fn look_for(&self, file: &H::File, stage: Stage, hashed: impl FnOnce()) -> Sought<Found<H>> {
         let hash = self.stripes.hash(file)?;
-        self.shared.counters.here().one(|counts| &counts.submits);
+        // Before the pin, whose barrier keeps all that follows it waiting.
+        hashed();
         let pinned = epoch::pin();
         let found = |slot: &Arc<Slot<H>>| Some(at_once(slot, stage, &self.shared.clock, &pinned));
         // Comparing is the host's code.

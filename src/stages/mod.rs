@@ -47,6 +47,7 @@ mod slot;
 mod stamp;
 mod stripe;
 mod submit;
+mod submitting;
 mod table;
 mod target;
 mod ticket;
@@ -70,8 +71,9 @@ pub use lifecycle::Removed;
 pub use publish::{CommitRefused, RefusedCommit};
 pub use request::{Joined, Request, StageHandle, StageValue};
 pub use root::{SourceLookup, SourceRoot};
-pub use scheduler::{StageHandleOf, Stages, StagesBuilder, Submitting};
+pub use scheduler::{StageHandleOf, Stages, StagesBuilder};
 pub use sequencer::SequencerCounters;
+pub use submitting::Submitting;
 pub use target::{AnyTarget, Target, ToAnalysis, ToArtifact, ToSource};
 pub use witness::{ForeignWitness, SourceVersion, SourceWitness};
 

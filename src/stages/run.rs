@@ -135,6 +135,7 @@ fn make_analysis<H: Host>(
     if let Some(failure) = failure {
         revision.fail_after_analysis(slot.shared(), &failure);
         tell_sealed(slot, (revision, Stage::Analysis), &revision.analysis, &revision.origins.analysis);
+        edges::withdrawn(slot, revision);
         return;
     }
     done_behind_exchange();

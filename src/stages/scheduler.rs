@@ -16,17 +16,15 @@ use super::request::{Request, StageHandle, StageValue};
 use super::shared::Shared;
 use super::stripe::Stripes;
 use super::submit::Submission;
+use super::submitting::Submitting;
 use super::target::Target;
 use super::world::{World, Worlds};
-use crate::admission::{Acquiring, Admission, Budget};
+use crate::admission::{Admission, Budget};
 use crate::flight::{Handle, Interrupt, Killed};
 use crate::runtime::{Pool, Runtime, Spawner};
 use crate::sync::{Arc, Weak, epoch};
 use ahash::RandomState;
 use std::fmt;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 
 /// A scheduler of per-file work: keeps the newest Source, Analysis and Artifacts of every file, under constant edits.
 ///
@@ -225,7 +223,8 @@ impl<H: Host> Stages<H> {
     ///
     /// With a [text](Request::text) the file moves on first, in the same step.
     ///
-    /// With a [budget](StagesBuilder::budget) that is spent it waits for it first, on the calling thread.
+    /// With a [budget](StagesBuilder::budget) that is spent it waits for it first, on the calling thread, until its token is cancelled or
+    /// its deadline has passed.
     ///
     /// The handle ends with the stage's value, the failure of it or of a stage before it, [`StageError::Superseded`] if the file
     /// moves on meanwhile, or [`StageError::Shutdown`]. A request after a failure tries again.
@@ -259,10 +258,12 @@ impl<H: Host> Stages<H> {
         }
     }
 
-    /// As [`submit_request`](Self::submit_request), as a future that waits for the budget and then submits.
+    /// As [`submit_request`](Self::submit_request), as a future that waits for the budget and then submits: if there is one that is spent,
+    /// and the request needs a unit of it when it is polled first.
+    ///
+    /// While it waits it is ended by its token and its deadline: then it is ready, with a handle that says so, and has changed nothing.
     pub fn submit_request_async<T: Target<H>>(&self, request: Request<H, T>) -> Submitting<H, T> {
-        let waiting = self.core.shared.budget.as_ref().map(|budget| budget.acquire_async(1));
-        Submitting { stages: self.clone(), request: Some(request), waiting }
+        Submitting::new(self.clone(), request)
     }
 
     /// Submits requests one by one, in order: others may see some of them submitted and the rest not yet.
@@ -277,6 +278,10 @@ impl<H: Host> Stages<H> {
     ///
     /// The requests themselves are queued after the transition, so of two clients that ask for the same stage at the same moment
     /// either may be called the first.
+    ///
+    /// With a [budget](StagesBuilder::budget) it waits, on the calling thread, for a unit a member, or for all that there are if it has
+    /// more members; tokens and deadlines of members are heard before that and after it. Where nobody would ever free any, nothing
+    /// moves on: members that edit or re-home end with [`Interrupt::Stalled`], the others are answered as if each had come alone.
     pub fn submit_batch_atomic<R: Into<Request<H>>>(&self, requests: impl IntoIterator<Item = R>) -> BatchHandle<H> {
         self.core.submit_batch(requests.into_iter().map(Into::into).collect())
     }
@@ -330,7 +335,7 @@ impl<H: Host> Stages<H> {
 /// The handle of a request for a stage whose type is known.
 pub type StageHandleOf<H, T> = Handle<Arc<<T as Target<H>>::Output>, StageError<H>>;
 
-fn picked<H: Host, T: Target<H>>(handle: StageHandle<H>) -> StageHandleOf<H, T> {
+pub(crate) fn picked<H: Host, T: Target<H>>(handle: StageHandle<H>) -> StageHandleOf<H, T> {
     T::pick(handle).expect("a request is answered for the stage that it asked for")
 }
 
@@ -342,7 +347,7 @@ fn ready<H: Host, T: Target<H>>(value: StageValue<H>) -> StageHandleOf<H, T> {
 
 impl<H: Host> Core<H> {
     /// Answers one request, and waits for the budget if there is one.
-    fn submit(&self, request: Request<H>) -> StageHandle<H> {
+    pub(crate) fn submit(&self, request: Request<H>) -> StageHandle<H> {
         match self.at_hand(&request, request.target.stage()) {
             Ok(value) => {
                 let stage = request.target.stage();
@@ -364,44 +369,5 @@ impl<H: Host> Core<H> {
             Ok((handle, _)) => handle,
             Err(_) => StageHandle::ready(stage, Err(Interrupt::Stalled.into())),
         }
-    }
-}
-
-/// A request that waits for the budget: from [`Stages::submit_request_async`].
-///
-/// Dropping it before it is ready withdraws it, and nothing has been changed.
-#[must_use = "a future does nothing until it is polled"]
-pub struct Submitting<H: Host, T: Target<H>> {
-    stages: Stages<H>,
-    request: Option<Request<H, T>>,
-    waiting: Option<Acquiring>,
-}
-
-// Nothing in it is ever pinned.
-impl<H: Host, T: Target<H>> Unpin for Submitting<H, T> {}
-
-impl<H: Host, T: Target<H>> Future for Submitting<H, T> {
-    type Output = StageHandleOf<H, T>;
-
-    /// # Panics
-    /// If it is polled again after it was ready.
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = &mut *self;
-        if let Some(waiting) = &mut this.waiting {
-            let Poll::Ready(granted) = Pin::new(waiting).poll(cx) else { return Poll::Pending };
-            this.waiting = None;
-            if let (Ok(unit), Some(request)) = (granted, &mut this.request) {
-                unit.keep();
-                request.ask.charged = true;
-            }
-        }
-        let request = this.request.take().expect("a future is ready once");
-        Poll::Ready(this.stages.submit_request(request))
-    }
-}
-
-impl<H: Host, T: Target<H>> fmt::Debug for Submitting<H, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Submitting").field("waits", &self.waiting.is_some()).finish_non_exhaustive()
     }
 }

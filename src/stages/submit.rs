@@ -84,6 +84,7 @@ impl<'a, H: Host> Submission<'a, H> {
         let spawner = &self.core.shared.spawner;
         if let Some(error) = ask.is_over(spawner) {
             drop_contained(text);
+            self.core.give_back(&mut ask);
             return Ok((StageHandle::ready(target.stage(), Err(error)), false));
         }
         let answer = if text.is_none() && !rehomes {
@@ -105,6 +106,32 @@ impl<'a, H: Host> Submission<'a, H> {
             Err(Stop::Failed(error)) => Ok((StageHandle::ready(target.stage(), Err(error)), false)),
             Err(Stop::Declined(refused)) => Err(refused),
         }
+    }
+
+    /// Answers a request that needs no unit of the budget, or for which one is free: one that finds its answer, joins, or is the first.
+    /// Else it is left as it is, and has changed nothing.
+    pub(crate) fn join_without_waiting(&mut self, request: &mut Request<H>) -> Option<StageHandle<H>> {
+        if request.text.is_some() || request.rehomes {
+            return None;
+        }
+        let (target, ask) = (&request.target, &mut request.ask);
+        let answer = match self.core.look_for(&request.file, target.stage(), || {}).ok()?.1? {
+            Found::Answer(value) => Ok(StageHandle::ready(target.stage(), Ok(value))),
+            Found::Ended => return None,
+            Found::Live(slot) => {
+                let answer = self.join(&slot, target, ask);
+                self.post(slot);
+                answer
+            }
+        };
+        self.core.give_back(ask);
+        let handle = match answer {
+            Ok(handle) => handle,
+            Err(Stop::Failed(error)) => StageHandle::ready(target.stage(), Err(error)),
+            Err(Stop::Declined(_)) => return None,
+        };
+        self.core.shared.counters.here().one(|counts| &counts.submits);
+        Some(ask.watched(handle, &self.core.shared.spawner))
     }
 
     #[cold]
@@ -194,7 +221,10 @@ impl<'a, H: Host> Submission<'a, H> {
             let spawner = &self.core.shared.spawner;
             let left = ask.deadline.map(|at| at.saturating_sub(spawner.now()));
             let stalled = |_| Stop::Failed(ask.is_over(spawner).unwrap_or_else(|| Interrupt::Stalled.into()));
-            budget.take_waiting(1, left).map_err(stalled)?;
+            budget.take_until(1, left, ask.token.as_ref()).map_err(stalled)?;
+            ask.charged = true;
+            // It may have ended while it waited; then it changes nothing.
+            return ask.is_over(spawner).map_or(Ok(()), |over| Err(over.into()));
         }
         ask.charged = true;
         Ok(())

@@ -14,7 +14,7 @@ use super::revision::Revision;
 use super::scheduler::Core;
 use super::submit::{Stop, Submission};
 use super::target::AnyTarget;
-use crate::flight::{Contained, catch};
+use crate::flight::{Contained, Interrupt, catch};
 use crate::sync::{Arc, epoch};
 
 /// Files that are looked for under one pin.
@@ -158,8 +158,8 @@ impl<H: Host> Core<H> {
         if requests.is_empty() {
             return BatchHandle::new(Vec::new());
         }
+        let Some(mut units) = self.charge_batch(requests.len()) else { return self.stalled_batch(requests) };
         self.shared.counters.here().one(|counts| &counts.submits);
-        let mut units = self.charge_batch(requests.len());
         let mut wanted = Vec::with_capacity(requests.len());
         let sought = self.seek_all(&requests);
         let members = requests.into_iter().zip(sought);
@@ -200,11 +200,28 @@ impl<H: Host> Core<H> {
         BatchHandle::new(handles)
     }
 
-    /// Takes the budget's units for a batch: one a member, or all that there are if it has more members than that.
-    fn charge_batch(&self, members: usize) -> u32 {
-        let Some(budget) = &self.shared.budget else { return 0 };
+    /// Takes the budget's units for a batch: one a member, or all that there are if it has more members than that. `None` if there are
+    /// none at all, or nobody would ever free them.
+    fn charge_batch(&self, members: usize) -> Option<u32> {
+        let Some(budget) = &self.shared.budget else { return Some(0) };
         let units = budget.capacity().min(u32::try_from(members).unwrap_or(u32::MAX));
-        if budget.take_waiting(units, None).is_ok() { units } else { 0 }
+        (units > 0 && budget.take_waiting(units, None).is_ok()).then_some(units)
+    }
+
+    /// Answers a batch that has no units: nothing moves on, and those who only ask are answered as if each had come alone.
+    #[cold]
+    fn stalled_batch(&self, requests: Vec<Request<H>>) -> BatchHandle<H> {
+        let answer = |request: Request<H>| {
+            if request.text.is_none() && !request.rehomes {
+                return self.submit(request);
+            }
+            let Request { file, target, text, rehomes: _, ask } = request;
+            let (_file, _text) = (Contained::new(file), Contained::new(text));
+            let (target, ask) = (Contained::new(target), Contained::new(ask));
+            let over = ask.is_over(&self.shared.spawner).unwrap_or_else(|| Interrupt::Stalled.into());
+            StageHandle::ready(target.stage(), Err(over))
+        };
+        BatchHandle::new(requests.into_iter().map(answer).collect())
     }
 
     /// Looks for the files of a batch, a few of them under one pin.

@@ -14,8 +14,8 @@ use super::seek::{Verdict, is_wanting, seek, urge, verdict};
 use super::set::{Blocker, DependencySet};
 use crate::flight::{FlightRef, Interrupt, Phase, catch};
 use crate::runtime::Priority;
-use crate::sync::Arc;
 use crate::sync::epoch;
+use crate::sync::{Arc, mutant};
 use smallvec::SmallVec;
 
 /// The visible revision of a file.
@@ -92,12 +92,20 @@ impl<H: Host> Revision<H> {
     }
 }
 
-/// An Artifact of `revision` is over or was withdrawn otherwise than by being made. If that was the last one that anybody wants,
-/// its blockers are asked for no more.
+/// An Artifact of `revision` is over or was withdrawn otherwise than by being made. If that was the last one that anybody wants of its
+/// generation, its blockers are asked for no more.
+///
+/// Who wants one is asked of the visible revision: the generation may have been tried again, and its set is the successor's then.
 pub(crate) fn withdrawn<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
     let Some(node) = slot.node.get() else { return };
     let Some(set) = node.set_of(revision.tag()) else { return };
-    if set.gate.is_open() || set.waiting().next().is_none() || revision.wants_artifact() {
+    let wanted = || {
+        if mutant("edges.asks_the_old_revision") {
+            return revision.wants_artifact();
+        }
+        visible(slot).is_some_and(|now| now.tag() == set.tag && now.wants_artifact())
+    };
+    if set.gate.is_open() || set.waiting().next().is_none() || wanted() {
         return;
     }
     let fresh = set.afresh(slot);
@@ -108,7 +116,7 @@ pub(crate) fn withdrawn<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>) {
     set.close(None);
     // Somebody may have asked the old set meanwhile: as for the gate, each makes itself known and then looks at the other.
     known_or_done();
-    if revision.wants_artifact() {
+    if wanted() {
         fresh.gate.raise(set.gate.priority());
         fresh.start(false);
     }
