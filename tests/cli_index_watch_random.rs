@@ -277,7 +277,7 @@ fn a_tree_that_changes_without_end_is_answered_all_the_same() {
     let (root, enough) = (tree.root(), Arc::new(AtomicBool::new(false)));
     let stop = enough.clone();
     let changing = thread::spawn(move || {
-        for number in (0..4_000).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        for number in (0..2_000).take_while(|_| !stop.load(Ordering::Relaxed)) {
             let path = root.join(format!("new{}.c", number % 37));
             if fs::remove_file(&path).is_err() {
                 fs::write(path, "int x;\n").unwrap();

@@ -182,3 +182,11 @@ fn wrong_usage_is_told_with_exit_status_2() {
     let nowhere = run(cli::command().arg("run").current_dir("/"));
     assert_eq!((nowhere.status, nowhere.stderr.lines().count()), (2, 1), "{nowhere:?}");
 }
+
+#[test]
+fn what_is_wrong_many_times_on_a_line_is_told_once() {
+    let ran = Tasks::new(&format!("deep = {}\n", "[".repeat(100_000))).run(&[]);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines.windows(2).all(|lines| lines[0] != lines[1]), "{} lines, the first is {}", lines.len(), lines[0]);
+    assert_eq!(ran.status, 2);
+}

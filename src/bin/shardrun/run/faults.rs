@@ -45,12 +45,14 @@ impl<'t> Faults<'t> {
         self.found.borrow().is_empty()
     }
 
-    /// All of them in the order of their lines.
+    /// All of them in the order of their lines, each once.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut found = self.found.borrow().clone();
         found.sort_by_key(|(at, _)| *at);
+        found.dedup_by(|(_, one), (_, before)| one == before);
         found.into_iter().map(|(_, text)| text).collect()
     }
+
     /// `; did you mean …?`, if one of the names is much like the word.
     pub(super) fn suggestion<'n>(&self, word: &str, names: impl IntoIterator<Item = &'n str>) -> String {
         let slips = 1.max(word.chars().count() / 3);
