@@ -1,6 +1,6 @@
 //! Threads between runtimes, and several that drive one: whoever waits lends its place, and nothing is called stalled that moves.
 
-use shardrun::{Budget, Driver, Handle, JobError, Runtime};
+use shardrun::{Budget, Driver, Event, Handle, JobError, Observer, Runtime};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Poll, Waker};
@@ -195,4 +195,29 @@ fn two_driven_jobs_that_wait_for_each_other_are_told() {
         });
         next(&end);
     }
+}
+
+/// Waits, when it is told of a panic, for what nobody brings.
+struct WaitsOnPanic(Mutex<Option<Handle<()>>>, std::sync::mpsc::Sender<Result<(), JobError>>);
+
+impl Observer for WaitsOnPanic {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::Panicked { .. }) {
+            let waits = self.0.lock().unwrap().take().unwrap();
+            self.1.send(waits.wait()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn an_observer_that_waits_for_what_cannot_move_is_told_on_a_driven_runtime_too() {
+    let (tell, told) = channel();
+    let observer = Arc::new(WaitsOnPanic(Mutex::new(None), tell));
+    let runtime = Runtime::builder().driver(Driver::Inline).observer(observer.clone()).build().unwrap();
+    *observer.0.lock().unwrap() = Some(runtime.spawn_future(std::future::pending()));
+    assert!(runtime.drive_one());
+    runtime.execute(|| panic!("asked for")).unwrap();
+    let driver = runtime.clone();
+    std::thread::spawn(move || driver.drive_one());
+    assert!(matches!(next(&told), Err(JobError::Stalled)));
 }

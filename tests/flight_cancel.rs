@@ -4,6 +4,10 @@ use shardrun::{CancelRegistration, CancellationToken, JobError, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// What has not come after this long never will.
+const SOON: Duration = Duration::from_secs(60);
 
 fn add(count: &AtomicUsize) {
     count.fetch_add(1, Ordering::SeqCst);
@@ -144,4 +148,34 @@ fn b41_after_a_panic_the_next_job_is_cancelled_as_ever() {
     begun.recv().unwrap();
     token.cancel();
     assert_eq!(second.wait(), Ok("stopped at its checkpoint"));
+}
+
+/// What was put off, since the thread was deep in callbacks, is done before the thread waits for jobs that may wait for it.
+#[test]
+fn b34_a_shutdown_deep_in_callbacks_ends_a_job_that_waits_for_what_was_put_off() {
+    let (send, ended) = channel();
+    std::thread::spawn(move || {
+        let runtime = Runtime::builder().workers(1).io_threads(0).build().unwrap();
+        let tokens: [CancellationToken; 5] = std::array::from_fn(|_| CancellationToken::new());
+        let ((enter, entered), (open, gate)) = (channel(), channel());
+        let job = move || {
+            enter.send(()).unwrap();
+            gate.recv().unwrap();
+        };
+        runtime.execute(job).unwrap();
+        entered.recv().unwrap();
+        let mut heard: Vec<CancelRegistration> = Vec::new();
+        for at in 0..3 {
+            let next = tokens[at + 1].clone();
+            heard.push(tokens[at].on_cancel(move || next.cancel()));
+        }
+        let last = tokens[4].clone();
+        heard.push(tokens[3].on_cancel(move || {
+            last.cancel();
+            send.send(runtime.shutdown().running).unwrap();
+        }));
+        heard.push(tokens[4].on_cancel(move || open.send(()).unwrap()));
+        tokens[0].cancel();
+    });
+    assert_eq!(ended.recv_timeout(SOON), Ok(0));
 }

@@ -1,7 +1,7 @@
 //! Waiting inside jobs: nobody waits for himself, whoever waits helps with what he waits for and with nothing else, and a pool
 //! whose workers all wait goes on.
 
-use shardrun::{Driver, Handle, Interrupt, JobError, Place, Priority, Runtime};
+use shardrun::{Driver, Event, Handle, Interrupt, JobError, Observer, Place, Priority, Runtime};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -274,4 +274,36 @@ fn b113_a_long_chain_of_waits_is_told_that_it_is_too_deep_instead_of_ending_the_
     let many = depth(&threads(7).build().unwrap());
     assert!(many > 4 * alone, "{many} with spares, {alone} without");
     assert!(Interrupt::TooDeep.to_string().contains("waits"));
+}
+
+/// Counts what it is told of missing spares.
+#[derive(Default)]
+struct CountsMissing(AtomicUsize);
+
+impl Observer for CountsMissing {
+    fn event(&self, event: &Event) {
+        if matches!(event, Event::SpareMissing { .. }) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+#[test]
+fn b95_a_wait_without_a_spare_tells_of_it_once_however_often_it_looks() {
+    let missing = Arc::new(CountsMissing::default());
+    let runtime = Runtime::builder().workers(1).io_threads(1).max_spares(0).observer(missing.clone()).build().unwrap();
+    let ((begin, begun), counts) = (channel(), runtime.clone());
+    let io = runtime.spawn_on(Place::io(Priority::Interactive), move || {
+        begin.send(()).unwrap();
+        while counts.counters().spares_missing == 0 {
+            std::thread::yield_now();
+        }
+        (0..300).for_each(|_| std::thread::yield_now());
+    });
+    let waits = runtime.spawn(move || {
+        begun.recv().unwrap();
+        io.wait()
+    });
+    assert_eq!(waits.wait(), Ok(Ok(())));
+    assert_eq!((runtime.counters().spares_missing, missing.0.load(Ordering::SeqCst)), (1, 1));
 }

@@ -6,12 +6,13 @@ mod gate;
 
 use gate::{SOON, gate, small};
 use shardrun::{
-    Budget, Cache, CacheError, CacheRequest, Caches, CancellationToken, Driver, Interrupt, Priority, RequestContext,
-    Retain, Runtime, SingleFlight,
+    Budget, Cache, CacheError, CacheRequest, Caches, CancellationToken, Clock, Driver, Interrupt, Priority,
+    RequestContext, Retain, Runtime, SingleFlight, VirtualClock,
 };
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -217,6 +218,63 @@ fn a_deadline_bounds_the_wait_of_a_thread_for_the_budget_too() {
     assert_eq!(*first.wait().unwrap(), 1);
     runtime.shutdown();
     assert_eq!(budget.in_use(), 0);
+}
+
+/// By the clock that deadlines are on, and by no other; a token ends that wait too.
+#[test]
+fn a_deadline_and_a_token_end_a_threads_wait_for_the_budget_by_the_runtimes_clock() {
+    let clock = Arc::new(VirtualClock::new());
+    let runtime = Runtime::builder().workers(1).io_threads(0).clock(clock.clone()).build().unwrap();
+    let budget = Budget::new(1);
+    let cache = Caches::builder(&runtime).budget(budget.clone()).build().cache::<u64, u64>(1, Retain::all()).unwrap();
+    let asks = |key: u64, limits: &dyn Fn(CacheRequest<u64>) -> CacheRequest<u64>| {
+        let (request, cache, (send, told)) = (limits(CacheRequest::key(key)), cache.clone(), channel());
+        std::thread::spawn(move || {
+            send.send(cache.get_or_build(request, |_| Ok(7)).wait().map(|value| *value)).unwrap()
+        });
+        while budget.waiting() == 0 {
+            assert!(told.try_recv().is_err(), "there is no unit, and no time has passed");
+            std::thread::yield_now();
+        }
+        told
+    };
+    let next = |told: std::sync::mpsc::Receiver<_>| told.recv_timeout(SOON).expect("it ends");
+    let held = budget.acquire(1).unwrap();
+    let soon = asks(1, &|request| request.deadline(clock.now() + Duration::from_nanos(1)));
+    drop(held);
+    assert_eq!(next(soon).unwrap(), 7, "no time has passed");
+    while budget.in_use() > 0 {
+        std::thread::yield_now();
+    }
+    let held = budget.acquire(1).unwrap();
+    let hour = Duration::from_secs(3_600);
+    let late = asks(2, &|request| request.deadline(clock.now() + hour));
+    clock.advance(hour);
+    assert!(matches!(next(late), Err(CacheError::Interrupted(Interrupt::DeadlinePassed))));
+    let token = CancellationToken::new();
+    let cancelled = asks(3, &|request| request.token(token.clone()));
+    token.cancel();
+    let told = next(cancelled);
+    assert!(matches!(told, Err(CacheError::Cancelled)), "{told:?}");
+    assert_eq!(budget.waiting(), 0);
+    drop(held);
+}
+
+/// Of a runtime without threads: a job that is driven moves the clock beyond the deadline, and frees nothing.
+#[test]
+fn a_deadline_that_comes_while_the_runtime_is_driven_is_told_as_such() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let budget = Budget::for_runtime(1, &runtime);
+    let cache = Caches::builder(&runtime).budget(budget.clone()).build().cache::<u64, u64>(1, Retain::all()).unwrap();
+    let _held = budget.acquire(1).unwrap();
+    let mover = runtime.clone();
+    runtime.execute(move || assert!(mover.advance(Duration::from_secs(2)))).unwrap();
+    let request = CacheRequest::key(1).deadline(runtime.now() + Duration::from_secs(1));
+    let told = cache.get_or_build(request, |_| unreachable!("there is no unit")).wait();
+    assert!(matches!(told, Err(CacheError::Interrupted(Interrupt::DeadlinePassed))), "{told:?}");
+    let request = CacheRequest::key(1).deadline(runtime.now() + Duration::from_secs(1));
+    let told = cache.get_or_build(request, |_| unreachable!("there is no unit")).wait();
+    assert!(matches!(told, Err(CacheError::Interrupted(Interrupt::Stalled))), "{told:?}");
 }
 
 #[test]

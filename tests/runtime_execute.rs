@@ -176,3 +176,35 @@ fn what_a_shutdown_leaves_of_a_batch_is_dropped_once_and_counted() {
     assert_eq!(running.try_iter().count(), 0, "nothing ran after the end");
     assert!(end.dropped >= 9, "{} of 9 were counted as dropped", end.dropped);
 }
+
+/// A more urgent continuation that a closure of a batch makes ready, on the batch's own worker, waits for no more of the batch.
+#[test]
+fn what_a_batch_wakes_at_another_priority_waits_for_one_closure() {
+    let runtime = Runtime::builder().workers(1).io_threads(0).build().unwrap();
+    let (ran, (woken, polled)) = (Arc::new(AtomicUsize::new(0)), channel());
+    let (seen, mut first) = (ran.clone(), true);
+    let future = std::future::poll_fn(move |cx| {
+        if std::mem::replace(&mut first, false) {
+            woken.send(cx.waker().clone()).unwrap();
+            return std::task::Poll::Pending;
+        }
+        std::task::Poll::Ready(seen.load(Ordering::SeqCst))
+    });
+    let future = runtime.spawn_future_on(Priority::Critical, future);
+    let waker = polled.recv_timeout(SOON).unwrap();
+    let open = gate(&runtime);
+    let closures: Vec<_> = (0..20)
+        .map(|at| {
+            let (ran, waker) = (ran.clone(), waker.clone());
+            move || {
+                ran.fetch_add(1, Ordering::SeqCst);
+                if at == 0 {
+                    waker.wake();
+                }
+            }
+        })
+        .collect();
+    assert_eq!(runtime.execute_batch(Priority::Background, closures).ok(), Some(20));
+    drop(open);
+    assert_eq!(future.wait(), Ok(1));
+}

@@ -227,3 +227,29 @@ fn b55_a_batch_whose_iterator_panics_leaves_nothing() {
     assert_eq!(runtime.shutdown().dropped, 0);
     assert_eq!(runtime.counters().executed(), N as u64);
 }
+
+/// What a job has left in a thread-local waits, when it is dropped, for what the caller does after the shutdown.
+#[test]
+fn b34_a_shutdown_within_a_limit_does_not_wait_for_what_jobs_left_in_thread_locals() {
+    struct Waits(std::sync::mpsc::Receiver<()>, Sender<bool>);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            let came = self.0.recv_timeout(Duration::from_secs(20)).is_ok();
+            self.1.send(came).unwrap();
+        }
+    }
+    thread_local! {
+        static LEFT: std::cell::RefCell<Option<Waits>> = const { std::cell::RefCell::new(None) };
+    }
+    for limit in [Duration::ZERO, SOON] {
+        let runtime = small(1);
+        let ((open, opened), (tell, told)) = (channel(), channel());
+        runtime.spawn(move || LEFT.set(Some(Waits(opened, tell)))).wait().unwrap();
+        while runtime.shutdown_within(limit).running > 0 {
+            std::thread::yield_now();
+        }
+        open.send(()).unwrap();
+        assert_eq!(told.recv_timeout(SOON), Ok(true), "the caller came to it");
+        assert_eq!(runtime.shutdown().running, 0);
+    }
+}

@@ -3,7 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::budget::{Budget, BudgetError, BudgetGuard, Grant};
+use super::answer::BudgetError;
+use super::budget::{Budget, BudgetGuard, Grant};
 use crate::runtime::Waiting;
 use crate::sync::Arc;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a submission that never blocks is answered.
+//! What a submission that never blocks is answered, and why units of a budget could not be waited for.
 //! It does not know what was submitted.
 
 #![forbid(unsafe_code)]
@@ -68,3 +68,39 @@ impl fmt::Display for Refused {
 }
 
 impl Error for Refused {}
+
+/// Why units could not be waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BudgetError {
+    /// More than there will ever be.
+    TooMany(Refused),
+    /// They were not free in time.
+    TimedOut(Refused),
+    /// On a runtime without threads nothing is left that could free any.
+    Stalled(Refused),
+}
+
+impl BudgetError {
+    fn refused(&self) -> &Refused {
+        match self {
+            Self::TooMany(refused) | Self::TimedOut(refused) | Self::Stalled(refused) => refused,
+        }
+    }
+}
+
+impl fmt::Display for BudgetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(_) => f.write_str("the budget will never have as many units"),
+            Self::TimedOut(_) => f.write_str("the budget had not as many free units in time"),
+            Self::Stalled(_) => f.write_str("nothing is left that could free units of the budget"),
+        }
+    }
+}
+
+impl Error for BudgetError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.refused())
+    }
+}

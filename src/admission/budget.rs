@@ -17,13 +17,12 @@
 
 #![forbid(unsafe_code)]
 
-use super::answer::Refused;
+use super::answer::{BudgetError, Refused};
 use super::stripes::Stripes;
-use crate::flight::{self, CancellationToken, Completion};
+use crate::flight::{self, CancellationToken, Completion, Until, waker_here};
 use crate::runtime::{self, Acquire, Job, Permits, Runtime, Spawner, Waiting};
 use crate::sync::atomic::{AtomicU64, Ordering, fence, fence_behind_exchange, load_for_cas};
 use crate::sync::{Arc, hint, mutant};
-use std::error::Error;
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -36,9 +35,7 @@ const LOOKS_MAX: u32 = 1_000;
 const MOVE: u64 = 1;
 const MOVED: u64 = 1 << 16;
 
-/// Told whether the units are the waiter's, or he has given up.
-pub(crate) type Grant = Completion<bool, std::convert::Infallible>;
-type Token<'a> = Option<&'a CancellationToken>;
+pub(crate) type Grant = Completion<(), std::convert::Infallible>;
 
 pub(super) struct Inner {
     permits: Permits,
@@ -156,11 +153,35 @@ impl Budget {
 
     /// As `acquire`, without a guard.
     pub(crate) fn take_waiting(&self, units: u32, limit: Option<Duration>) -> Result<(), BudgetError> {
-        self.take_until(units, limit, None)
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        let over = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        self.take_or(units, &over, |grant| grant.wait_here(limit))
     }
 
-    /// As [`take_waiting`](Self::take_waiting), and gives up, as if its time were over, once `token` is cancelled.
-    pub(crate) fn take_until(&self, units: u32, limit: Option<Duration>, token: Token<'_>) -> Result<(), BudgetError> {
+    /// As `take_waiting`, until `token` is cancelled or the clock of `spawner` has come to `deadline`: then they are not there in time.
+    pub(crate) fn take_until(
+        &self,
+        units: u32,
+        spawner: &Spawner,
+        token: Option<&CancellationToken>,
+        deadline: Option<Duration>,
+    ) -> Result<(), BudgetError> {
+        let cancelled = || token.is_some_and(CancellationToken::is_cancelled);
+        let over = || cancelled() || deadline.is_some_and(|deadline| deadline <= spawner.now());
+        // No timer: its job would wait for a worker, and all of those may be busy.
+        let step = || deadline.map(|deadline| spawner.sleep_towards(deadline));
+        self.take_or(units, &over, |grant| {
+            let _heard = token.map(|token| Until::wakes(&waker_here(), spawner, Some(token), None));
+            grant.wait_here_until(&over, &step)
+        })
+    }
+
+    fn take_or(
+        &self,
+        units: u32,
+        over: &dyn Fn() -> bool,
+        wait: impl FnOnce(&Grant) -> bool,
+    ) -> Result<(), BudgetError> {
         let inner = &self.inner;
         if inner.take(units) {
             return Ok(());
@@ -173,19 +194,12 @@ impl Budget {
             return Ok(());
         }
         if let Some(spawner) = inner.spawner.as_ref().filter(|spawner| spawner.is_driven()) {
-            return self.drive(spawner, units, (limit, token));
+            return self.drive(spawner, units, over);
         }
         let Some((grant, place)) = self.stand_in_line(units) else { return Ok(()) };
-        let _heard = token.map(|token| {
-            let grant = grant.clone();
-            token.on_cancel(move || _ = grant.resolve(Ok(false)))
-        });
-        let late = !grant.wait_here(limit) && self.leave_line(&grant, &place);
-        if !late && grant.told() != Some(Ok(false)) {
+        if wait(&grant) || !self.leave_line(&grant, &place) {
             return Ok(());
         }
-        // Also if the units are on their way: who brings them finds the grant told, and gives them back.
-        inner.permits.abandon(&place);
         Err(BudgetError::TimedOut(inner.refused(units)))
     }
 
@@ -201,21 +215,17 @@ impl Budget {
         }
     }
 
-    /// Drives a runtime without threads until there are `units`.
-    fn drive(
-        &self,
-        spawner: &Spawner,
-        units: u32,
-        (limit, token): (Option<Duration>, Token<'_>),
-    ) -> Result<(), BudgetError> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    /// Drives a runtime without threads until there are `units`, or it is `over`.
+    fn drive(&self, spawner: &Spawner, units: u32, over: &dyn Fn() -> bool) -> Result<(), BudgetError> {
         loop {
+            // What was driven here may have put calls off that free some.
+            flight::trampoline::flush();
             let mark = spawner.mark();
             let moved = spawner.drive_one();
             if self.take(units) {
                 return Ok(());
             }
-            if token.is_some_and(CancellationToken::is_cancelled) {
+            if over() {
                 return Err(BudgetError::TimedOut(self.refused(units)));
             }
             if moved {
@@ -223,9 +233,6 @@ impl Budget {
             }
             if !spawner.others_drive(mark) {
                 return Err(BudgetError::Stalled(self.refused(units)));
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Err(BudgetError::TimedOut(self.refused(units)));
             }
             // Another thread is at a job, which may free some; it tells nobody.
             flight::doze();
@@ -238,7 +245,7 @@ impl Budget {
         let job = {
             let (budget, grant) = (self.clone(), grant.clone());
             Job::new(move || {
-                if !grant.resolve(Ok(true)) {
+                if !grant.resolve(Ok(())) {
                     budget.release(units);
                 }
             })
@@ -458,41 +465,5 @@ impl Drop for BudgetGuard {
 impl fmt::Debug for BudgetGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BudgetGuard").field("units", &self.units).finish_non_exhaustive()
-    }
-}
-
-/// Why units could not be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BudgetError {
-    /// More than there will ever be.
-    TooMany(Refused),
-    /// They were not free in time.
-    TimedOut(Refused),
-    /// On a runtime without threads nothing is left that could free any.
-    Stalled(Refused),
-}
-
-impl BudgetError {
-    fn refused(&self) -> &Refused {
-        match self {
-            Self::TooMany(refused) | Self::TimedOut(refused) | Self::Stalled(refused) => refused,
-        }
-    }
-}
-
-impl fmt::Display for BudgetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::TooMany(_) => f.write_str("the budget will never have as many units"),
-            Self::TimedOut(_) => f.write_str("the budget had not as many free units in time"),
-            Self::Stalled(_) => f.write_str("nothing is left that could free units of the budget"),
-        }
-    }
-}
-
-impl Error for BudgetError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        Some(self.refused())
     }
 }

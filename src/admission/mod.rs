@@ -11,8 +11,8 @@ mod stripes;
 mod work;
 
 pub use acquiring::Acquiring;
-pub use answer::{Admission, Refused};
-pub use budget::{Budget, BudgetError, BudgetGuard};
+pub use answer::{Admission, BudgetError, Refused};
+pub use budget::{Budget, BudgetGuard};
 pub use context::RequestContext;
 pub use hook::DedupeHook;
 pub use work::{WorkAmounts, WorkBudget, WorkRefused, ZeroBudget};

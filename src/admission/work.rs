@@ -6,7 +6,8 @@
 //! sits on one amount while it waits for another. While anybody stands in the line no one passes.
 #![forbid(unsafe_code)]
 
-use super::budget::{Budget, BudgetError, BudgetGuard};
+use super::answer::BudgetError;
+use super::budget::{Budget, BudgetGuard};
 use crate::runtime::Runtime;
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -55,6 +55,28 @@ pub(crate) fn enter_future(id: FlightId, mut awaits: Vec<Arc<dyn FlightRef>>) ->
     enter_with(id, Some(awaits))
 }
 
+/// As [`enter`], for what a future that is being polled here is a part of: what that finds pending is noted as before.
+pub(crate) fn enter_whole(id: FlightId) -> WholeScope {
+    let entered = STACK.try_with(|stack| stack.borrow_mut().path.push(id)).is_ok();
+    WholeScope { entered, here: PhantomData }
+}
+
+/// What a future is a part of, while that is polled.
+#[must_use = "the flight is taken off the stack when the scope is dropped"]
+pub(crate) struct WholeScope {
+    entered: bool,
+    /// It belongs to the thread that entered.
+    here: PhantomData<*const ()>,
+}
+
+impl Drop for WholeScope {
+    fn drop(&mut self) {
+        if self.entered {
+            let _ = STACK.try_with(|stack| stack.borrow_mut().path.pop());
+        }
+    }
+}
+
 /// The innermost flight of this thread, while it is executed.
 #[must_use = "the flight is taken off the stack when the scope is dropped"]
 pub(crate) struct ActiveScope {

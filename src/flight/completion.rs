@@ -48,6 +48,13 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
         waits::sleep(shot, limit)
     }
 
+    /// As `wait_here`, until it is `over`, which is looked at whenever this thread is woken ([`waker_here`](super::waker_here)), and after
+    /// each `step`.
+    pub(crate) fn wait_here_until(&self, over: &dyn Fn() -> bool, step: &dyn Fn() -> Option<Duration>) -> bool {
+        let shot = Shot { done: &|| self.shot.is_done(), register: &|waker| self.shot.register(waker) };
+        waits::sleep_until(shot, over, step)
+    }
+
     /// Nobody waits any more. True if it had not been answered.
     pub(crate) fn abandon(&self) -> bool {
         self.shot.abandon()
@@ -60,6 +67,7 @@ impl<T: Send + 'static, E: Send + 'static> Completion<T, E> {
     }
 
     /// What it was told, if it was; taken out. For the one that waits.
+    #[cfg(test)]
     pub(crate) fn told(&self) -> Option<Result<T, E>> {
         self.shot.take()
     }

@@ -194,6 +194,10 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
     /// On a worker inside a job it runs the awaited work itself if that is free, and else lends its place to a spare thread. On a
     /// runtime without threads it drives that runtime. On any other thread it spins for a moment and then sleeps.
     ///
+    /// A worker may wait under a lock of the host's: it runs no stranger meanwhile. A body that has a permit of a
+    /// [`CpuConcurrencySemaphore`](crate::CpuConcurrencySemaphore) lends that while it waits, so its lock must be none that other bodies of the
+    /// semaphore take.
+    ///
     /// # Errors
     /// What the work ended with; or, made from [`Interrupt::WouldDeadlock`] or [`Interrupt::Stalled`], that waiting here could
     /// never end. The work is then detached, and goes on.

@@ -34,7 +34,7 @@ pub use handle::{CancelOnDrop, Handle};
 
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 pub(crate) use active::broken;
-pub(crate) use active::{ActiveScope, contains as is_active, enter};
+pub(crate) use active::{ActiveScope, WholeScope, contains as is_active, enter, enter_whole};
 pub(crate) use completion::Completion;
 pub(crate) use contain::{Contained, OnUnwind, catch, contained, drop_contained, in_the_engine};
 pub(crate) use first::{First, FirstFlight, FirstWaiter};
@@ -58,8 +58,14 @@ pub(crate) use phase::{Admitted, Outcome, Suspended};
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) use {first::Told, graph::WaitGraph, held::lend, parker::Parker, target::Running};
 
+/// Has this thread look again while it sleeps in a wait.
+pub(crate) fn waker_here() -> std::task::Waker {
+    parker::Parker::mine().waker()
+}
+
 /// Leaves another thread, which tells nobody when it is done, in peace for a moment.
 pub(crate) fn doze() {
+    trampoline::flush();
     parker::Parker::mine().doze();
 }
 

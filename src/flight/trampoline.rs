@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 use super::contain::contained;
+use crate::runtime::puts_off;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -99,6 +100,7 @@ fn enter<C>(what: C, call: impl FnOnce(C), queued: impl FnOnce(C) -> Call) {
     let depth = DEPTH.try_with(Cell::get).unwrap_or(0);
     if depth >= DEPTH_MAX {
         let mut call = Some(queued(what));
+        puts_off(flush);
         // A thread that is being torn down has no queue any more: it calls in place.
         let _ = QUEUE.try_with(|queue| queue.borrow_mut().extend(call.take()));
         let _ = QUEUED.try_with(|queued| queued.set(true));

@@ -17,7 +17,7 @@ use super::parker::Parker;
 use super::phase::Phase;
 use super::target::FlightRef;
 use super::{active, graph, held, trampoline};
-use crate::runtime;
+use crate::runtime::{self, Missing};
 use crate::sync::{Arc, hint, thread};
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -85,21 +85,33 @@ pub(crate) fn self_wait(flight: &dyn FlightRef) -> WaitCycle {
 
 /// Spins and sleeps until `shot` is done, at most for `limit`; helps nobody. True if it is.
 pub(crate) fn sleep(shot: Shot<'_>, limit: Option<Duration>) -> bool {
-    trampoline::flush();
-    sleep_until(shot, limit.and_then(|limit| Instant::now().checked_add(limit)))
+    let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+    sleep_steps(shot, &|| passed(deadline), &|| deadline)
 }
 
-fn sleep_until(shot: Shot<'_>, deadline: Option<Instant>) -> bool {
+/// As [`sleep`], until it is `over`, which is looked at whenever this thread is woken, and after each `step`.
+pub(crate) fn sleep_until(shot: Shot<'_>, over: &dyn Fn() -> bool, step: &dyn Fn() -> Option<Duration>) -> bool {
+    sleep_steps(shot, over, &|| step().and_then(|step| Instant::now().checked_add(step)))
+}
+
+fn passed(deadline: Option<Instant>) -> bool {
+    deadline.is_some_and(|deadline| Instant::now() >= deadline)
+}
+
+fn sleep_steps(shot: Shot<'_>, over: &dyn Fn() -> bool, step: &dyn Fn() -> Option<Instant>) -> bool {
+    trampoline::flush();
     if spin(shot.done) {
         return true;
     }
     let parker = Parker::mine();
     let waker = parker.waker();
+    let missing = Missing::default();
     while !(shot.register)(&waker) {
-        // A worker of some other runtime, perhaps, which is not inside a job: a spare takes its place all the same.
-        if !runtime::blocking_or(nudge_for_queued, || parker.park_until(deadline)) {
+        if over() {
             return (shot.done)();
         }
+        // A worker of some other runtime, perhaps, which is not inside a job: a spare takes its place all the same.
+        runtime::blocking_or(&missing, nudge_for_queued, || parker.park_until(step()));
     }
     true
 }
@@ -144,7 +156,7 @@ fn wait_with(
     let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
     let cross = worker.is_some_and(|pool| pool != flight.place().pool);
     let foreign = helping != Helping::Anyone && worker.is_none() && runtime::is_worker();
-    let wait = Wait { awaited, spawner, shot, deadline, helps, cross, foreign };
+    let wait = Wait { awaited, spawner, shot, deadline, helps, cross, foreign, missing: Missing::default() };
     if inside { wait.inside() } else { wait.outside() }
 }
 
@@ -159,6 +171,7 @@ struct Wait<'a> {
     /// A worker of another runtime waits: it leaves the flight to the threads that it is meant for, as long as there are any, and
     /// a spare takes its own place.
     foreign: bool,
+    missing: Missing,
 }
 
 impl Wait<'_> {
@@ -167,14 +180,14 @@ impl Wait<'_> {
     }
 
     fn timed_out(&self) -> bool {
-        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        passed(self.deadline)
     }
 
     fn help(&self) -> bool {
         if !self.helps {
             false
         } else if self.cross {
-            watch(self.awaited.flight) && runtime::blocking(|| help(self.awaited))
+            watch(self.awaited.flight) && runtime::blocking_or(&self.missing, || (), || help(self.awaited))
         } else {
             help(self.awaited)
         }
@@ -194,7 +207,11 @@ impl Wait<'_> {
         if self.help_out() {
             return Waited::Resolved;
         }
-        if sleep_until(self.shot, self.deadline) { Waited::Resolved } else { Waited::TimedOut }
+        if sleep_steps(self.shot, &|| self.timed_out(), &|| self.deadline) {
+            Waited::Resolved
+        } else {
+            Waited::TimedOut
+        }
     }
 
     fn inside(self) -> Waited {
@@ -204,6 +221,8 @@ impl Wait<'_> {
             if !leaves && self.help_out() {
                 return Waited::Resolved;
             }
+            // What was run here may have put calls off that this waits for.
+            trampoline::flush();
             if spin(self.shot.done) {
                 return Waited::Resolved;
             }
@@ -245,10 +264,10 @@ impl Wait<'_> {
             let park = || parker.park_until(self.deadline);
             if leaves {
                 // Where no spare takes its place, its own runtime may be who is needed: it helps then.
-                leaves = runtime::blocking_if_lent(park).is_some();
+                leaves = runtime::blocking_if_lent(&self.missing, park).is_some();
             } else if !(free && deep) {
-                runtime::blocking_or(nudge_for_queued, park);
-            } else if runtime::blocking_if_lent(park).is_none() {
+                runtime::blocking_or(&self.missing, nudge_for_queued, park);
+            } else if runtime::blocking_if_lent(&self.missing, park).is_none() {
                 return if self.done() { Waited::Resolved } else { Waited::GivenUp(Interrupt::TooDeep) };
             }
             if self.done() {
@@ -275,6 +294,8 @@ fn drive(
     let flight = awaited.flight;
     let deadline = limit.and_then(|limit| spawner.now().checked_add(limit));
     loop {
+        // What was driven here may have put calls off that this waits for.
+        trampoline::flush();
         if (shot.done)() {
             return Waited::Resolved;
         }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::request::Limits;
-use crate::admission::{Budget, BudgetError, Refused};
+use crate::admission::{Budget, Refused};
 use crate::flight::{Interrupt, Until};
 use crate::runtime::Spawner;
 use std::future::{Future, poll_fn};
@@ -60,8 +60,8 @@ impl<'a> Charge<'a> {
             if self.how == Unit::Try {
                 return Err(Lack::Declined(budget.refused(1)));
             }
-            let left = limits.deadline.map(|at| at.saturating_sub(spawner.now()));
-            budget.take_waiting(1, left).map_err(|error| lacks(error, limits, spawner))?;
+            let taken = budget.take_until(1, spawner, limits.token.as_ref(), limits.deadline);
+            taken.map_err(|_| lacks(limits, spawner))?;
         }
         self.held = true;
         Ok(())
@@ -80,7 +80,7 @@ impl<'a> Charge<'a> {
                 return Poll::Ready(Ok(None));
             }
             if let Poll::Ready(unit) = line.as_mut().poll(cx) {
-                return Poll::Ready(unit.map(Some).map_err(|error| lacks(error, limits, spawner)));
+                return Poll::Ready(unit.map(Some).map_err(|_| lacks(limits, spawner)));
             }
             if limits.deadline.is_some() && spawner.may_wait().is_err() {
                 // A deadline that nobody would wait for has passed.
@@ -115,8 +115,8 @@ impl Drop for Charge<'_> {
     }
 }
 
-/// A budget of nothing, or a runtime without threads that has nothing left to drive: nobody would ever free any.
-fn lacks(error: BudgetError, limits: &Limits, spawner: &Spawner) -> Lack {
-    let over = limits.over(spawner).filter(|_| matches!(error, BudgetError::TimedOut(_)));
-    Lack::Ended(over.unwrap_or(Interrupt::Stalled))
+/// Something has ended the request; else it is a budget of nothing, or a runtime without threads has nothing left to drive, so that nobody
+/// would ever free any.
+fn lacks(limits: &Limits, spawner: &Spawner) -> Lack {
+    Lack::Ended(limits.over(spawner).unwrap_or(Interrupt::Stalled))
 }

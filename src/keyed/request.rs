@@ -116,7 +116,7 @@ impl<K> CacheRequest<K> {
         self
     }
 
-    /// Withdraws this request once `token` is cancelled; also while it waits for the budget as a future.
+    /// Withdraws this request once `token` is cancelled; also while it waits for the budget.
     pub fn token(mut self, token: CancellationToken) -> Self {
         self.limits.token = Some(token);
         self

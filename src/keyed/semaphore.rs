@@ -7,7 +7,7 @@
 #![forbid(unsafe_code)]
 
 use crate::flight::{Asleep, Completion, Entered, HeldScope, Lends, holds, trampoline};
-use crate::runtime::{Acquire, Job, Permits, Place, Spawner, Waiting, blocking_if_lent};
+use crate::runtime::{Acquire, Job, Missing, Permits, Place, Spawner, Waiting, blocking_if_lent};
 use crate::sync::atomic::{Ordering, fence};
 use crate::sync::{Arc, OnceLock, mutant};
 use std::cell::Cell;
@@ -16,6 +16,10 @@ use std::fmt;
 use std::rc::Rc;
 
 /// Lets at most so many bodies run at once. Clones share it; it is fair: who has waited longest is next.
+///
+/// A body that waits inside the engine lends its permit meanwhile, and stands in line for one again before it goes on; no limit of the
+/// wait counts for that. So a body must not wait while it holds a lock of the host's that another body of the same semaphore takes: the
+/// other one may have the permit and wait for the lock, and then neither ever goes on, nor is told.
 ///
 /// ```
 /// use shardrun::CpuConcurrencySemaphore;
@@ -273,7 +277,8 @@ impl Lends for Held {
 
     fn take_back(&self) {
         if self.own.get() && !mutant("semaphore.keeps_it_asleep") {
-            self.own.set(self.semaphore.take_again(|wait| blocking_if_lent(wait).is_some()));
+            let missing = Missing::default();
+            self.own.set(self.semaphore.take_again(|wait| blocking_if_lent(&missing, wait).is_some()));
         }
     }
 

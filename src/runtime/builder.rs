@@ -176,6 +176,10 @@ impl RuntimeBuilder {
 
     /// How many spare threads each pool may start, at most 16,384, to take the place of threads that block in a wait of the
     /// engine. They start when first needed. Default: 16. With 0 a blocked thread is missing until it goes on.
+    ///
+    /// Who waits inside a job while no spare is left does not sleep: since nobody else may be there to run what it waits for, it looks for that
+    /// again and again, which costs a CPU for as long as the wait lasts. Such a wait is counted once
+    /// ([`Counters::spares_missing`](crate::Counters::spares_missing)), and told once to the observer.
     pub fn max_spares(mut self, count: usize) -> Self {
         self.max_spares = count;
         self

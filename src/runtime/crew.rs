@@ -160,6 +160,8 @@ pub(crate) struct Crew {
     idle: BitSet,
     /// Spares that have no work to stand in for.
     pub(crate) resting: BitSet,
+    /// Slots for spares that count as started and have no thread, since none could be started.
+    pub(crate) vacant: BitSet,
     injectors: [Injector<Job>; LEVELS],
     slots: Box<[CachePadded<Slot>]>,
     /// Threads that are not spares.
@@ -179,6 +181,7 @@ impl Crew {
             door: CachePadded::new(AtomicU64::new(0)),
             idle: BitSet::new(regular + spares),
             resting: BitSet::new(regular + spares),
+            vacant: BitSet::new(regular + spares),
             injectors: std::array::from_fn(|_| Injector::new()),
             slots: (0..regular + spares).map(|_| CachePadded::new(Slot::new())).collect(),
             regular,

@@ -176,11 +176,13 @@ impl Driven {
         _ = self.fire(engine);
         let Some((place, job)) = self.pop() else { return false };
         active.1 = RUN;
-        let result = current::driving(engine, place.pool, || contain::call(|| job.run()));
-        if let Err(payload) = result {
-            engine.outside_panics.add_shared(1);
-            engine.report_panic(None, payload);
-        }
+        // Who is told of a panic is driven too: what he waits for is not at work on another thread.
+        current::driving(engine, place.pool, || {
+            if let Err(payload) = contain::call(|| job.run()) {
+                engine.outside_panics.add_shared(1);
+                engine.report_panic(None, payload);
+            }
+        });
         true
     }
 

@@ -9,6 +9,7 @@ use super::current;
 use super::engine::{Engine, RefusedBecause};
 use super::job::Job;
 use super::place::{Place, Pool};
+use super::put_off;
 use super::spawner::{Spawner, TimerHandle};
 use super::start;
 use super::stripe::{stripe, stripes};
@@ -310,6 +311,9 @@ impl Runtime {
     }
 
     /// As [`shutdown`](Self::shutdown), waiting for at most `limit`. Threads that are still running then end by themselves.
+    ///
+    /// It waits for jobs and hooks, but not for the destructors of thread-locals that those have left on the threads: `shutdown` waits for
+    /// these, and the drop of the last handle.
     pub fn shutdown_within(&self, limit: Duration) -> Shutdown {
         shut_down(&self.spawner().engine, Some(limit))
     }
@@ -322,7 +326,11 @@ fn shut_down(engine: &Engine, limit: Option<Duration>) -> Shutdown {
         let limit = if current::pool_of(engine).is_some() { Some(Duration::ZERO) } else { limit };
         running = match limit {
             Some(Duration::ZERO) => engine.threads.join(limit),
-            _ => start::blocking(|| engine.threads.join(limit)),
+            _ => {
+                // A job may wait for a waker that this thread has put off, since it was deep in callbacks.
+                put_off::flush();
+                start::blocking(|| engine.threads.join(limit))
+            }
         };
         engine.drain();
     }

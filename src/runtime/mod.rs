@@ -22,6 +22,7 @@ mod job;
 mod own;
 mod permits;
 mod place;
+mod put_off;
 mod search;
 mod spawner;
 mod spin;
@@ -49,8 +50,9 @@ pub(crate) use fork::is_forked;
 pub(crate) use job::Job;
 pub(crate) use permits::{Acquire, Permits, Waiting};
 pub(crate) use place::LEVELS;
+pub(crate) use put_off::puts_off;
 pub(crate) use spawner::{Spawner, current_pool, yields};
-pub(crate) use start::{blocking, blocking_if_lent, blocking_or, expose, helps_max, is_worker};
+pub(crate) use start::{Missing, blocking_if_lent, blocking_or, expose, helps_max, is_worker};
 pub(crate) use stripe::{own_stripe, own_stripes, stripe, stripes};
 
 /// What the models under `tests/models` reach into.

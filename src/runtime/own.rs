@@ -141,7 +141,7 @@ mod tests {
                     } else {
                         spawner.push_next(HERE, job).unwrap();
                         // Not seen by thieves until this worker blocks.
-                        let ran = crate::runtime::blocking(|| receiver.recv_timeout(SOON).is_ok());
+                        let ran = crate::runtime::start::blocking(|| receiver.recv_timeout(SOON).is_ok());
                         done.send(ran).unwrap();
                     }
                 })

@@ -122,6 +122,11 @@ impl Spawner {
         }
     }
 
+    /// How long a thread may sleep that waits itself for the runtime's clock to come to `deadline`, before it looks again.
+    pub(crate) fn sleep_towards(&self, deadline: Duration) -> Duration {
+        if self.engine.clock.is_system() { deadline.saturating_sub(self.now()) } else { start::HOSTED_CLOCK_STEP }
+    }
+
     /// Sees to it that a deadline that is set now fires, or says why it would not.
     pub(crate) fn may_wait(&self) -> Result<(), RefusedBecause> {
         match self.engine.refusal() {

@@ -14,11 +14,12 @@ use crate::observe::Event;
 use crate::sync::Arc;
 use crate::sync::atomic::Ordering;
 use crate::sync::{mutant, stat, thread};
+use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-/// The longest that the timer's thread sleeps beside a clock of the host's, which passes at a rate of its own.
-const HOSTED_CLOCK_STEP: Duration = Duration::from_millis(1);
+/// The longest that who waits for a clock of the host's sleeps, which passes at a rate of its own.
+pub(super) const HOSTED_CLOCK_STEP: Duration = Duration::from_millis(1);
 
 /// Starts one worker of a pool.
 ///
@@ -90,6 +91,31 @@ impl Crew {
         self.surplus.load(Ordering::Relaxed).cast_signed() < 0
     }
 
+    /// A slot for one spare more.
+    fn take_slot(&self) -> Option<usize> {
+        if let Some(vacant) = self.vacant.claim_any() {
+            return Some(vacant);
+        }
+        let mut index = self.started.load(stat::Ordering::Acquire);
+        while index < self.capacity() {
+            // ordering: the slot's contents are published by the thread that opens it.
+            match self.started.compare_exchange(index, index + 1, stat::Ordering::AcqRel, stat::Ordering::Acquire) {
+                Ok(_) => return Some(index),
+                Err(now) => index = now,
+            }
+        }
+        None
+    }
+
+    /// No thread could be started for the slot.
+    fn give_slot_back(&self, index: usize) {
+        let last = self.started.compare_exchange(index + 1, index, stat::Ordering::AcqRel, stat::Ordering::Relaxed);
+        if last.is_err() {
+            // Others were taken meanwhile: it stays among those that have been started, and is the next that is taken.
+            self.vacant.insert(index);
+        }
+    }
+
     /// One of the spares that rest is woken, to take the place of somebody who blocks.
     fn wake_resting(&self) -> Option<usize> {
         let spare = self.resting.claim_any()?;
@@ -98,9 +124,13 @@ impl Crew {
     }
 }
 
+/// Whether a wait has told that no spare can take its place: it may look again often, and tells so once.
+#[derive(Default)]
+pub(crate) struct Missing(Cell<bool>);
+
 /// A spare takes the place of a worker of `pool` that is about to block. If none can, the next one that would rest does.
 /// Whether one does.
-fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
+fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize, missing: &Missing) -> bool {
     let crew = engine.crew(pool);
     // Nobody has to be woken for what the blocked worker leaves: it was announced when it was pushed.
     if crew.take_surplus() {
@@ -110,22 +140,12 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
         engine.event(&Event::SpareStarted { worker: crew.id(spare) });
         return true;
     }
-    let mut index = crew.started.load(stat::Ordering::Acquire);
-    while index < crew.capacity() {
-        // ordering: the slot's contents are published by the thread that opens it.
-        match crew.started.compare_exchange(index, index + 1, stat::Ordering::AcqRel, stat::Ordering::Acquire) {
-            Ok(_) => {
-                if worker(engine, pool, index).is_ok() {
-                    engine.event(&Event::SpareStarted { worker: crew.id(index) });
-                    return true;
-                }
-                // Give the slot back, unless another one was taken meanwhile.
-                let _ =
-                    crew.started.compare_exchange(index + 1, index, stat::Ordering::AcqRel, stat::Ordering::Relaxed);
-                break;
-            }
-            Err(now) => index = now,
+    if let Some(index) = crew.take_slot() {
+        if worker(engine, pool, index).is_ok() {
+            engine.event(&Event::SpareStarted { worker: crew.id(index) });
+            return true;
         }
+        crew.give_slot_back(index);
     }
     // ordering: as in `take_surplus`.
     crew.surplus.fetch_sub(1, Ordering::AcqRel);
@@ -135,8 +155,10 @@ fn lend(engine: &Arc<Engine>, pool: Pool, blocked: usize) -> bool {
         engine.event(&Event::SpareStarted { worker: crew.id(spare) });
         return true;
     }
-    engine.spares_missing.add_shared(1);
-    engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
+    if !missing.0.replace(true) {
+        engine.spares_missing.add_shared(1);
+        engine.event(&Event::SpareMissing { worker: crew.id(blocked) });
+    }
     false
 }
 
@@ -152,22 +174,21 @@ pub(crate) fn expose() {
 /// Runs `f`, which is about to block the calling thread. On a worker a spare takes its place meanwhile, up to the limit of
 /// spares; whatever the worker was to do next can be taken by others. Elsewhere it is a plain call.
 pub(crate) fn blocking<R>(f: impl FnOnce() -> R) -> R {
-    let _lent = Lent::now();
-    f()
+    blocking_or(&Missing::default(), || (), f)
 }
 
-/// As [`blocking`], and calls `missing` first if no spare can take the calling worker's place.
-pub(crate) fn blocking_or<R>(missing: impl FnOnce(), f: impl FnOnce() -> R) -> R {
-    let (_lent, to_somebody) = Lent::now();
+/// As [`blocking`], of a wait that may do so again, and calls `alone` first if no spare can take the calling worker's place.
+pub(crate) fn blocking_or<R>(missing: &Missing, alone: impl FnOnce(), f: impl FnOnce() -> R) -> R {
+    let (_lent, to_somebody) = Lent::now(missing);
     if !to_somebody {
-        missing();
+        alone();
     }
     f()
 }
 
-/// As [`blocking`], but does nothing if the calling thread is a worker whose place no spare can take.
-pub(crate) fn blocking_if_lent<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let (_lent, to_somebody) = Lent::now();
+/// As [`blocking`], of a wait that may do so again, but does nothing if the calling thread is a worker whose place no spare can take.
+pub(crate) fn blocking_if_lent<R>(missing: &Missing, f: impl FnOnce() -> R) -> Option<R> {
+    let (_lent, to_somebody) = Lent::now(missing);
     to_somebody.then(f)
 }
 
@@ -187,12 +208,12 @@ struct Lent(Option<(Arc<Engine>, Pool)>);
 
 impl Lent {
     /// Also whether anybody has taken it, or there was nothing to lend.
-    fn now() -> (Self, bool) {
+    fn now(missing: &Missing) -> (Self, bool) {
         let (lent, to_somebody) = current::worker(|worker| {
             let Some(worker) = worker else { return (Self(None), true) };
             worker.expose();
             let (engine, pool) = (worker.engine(), worker.pool);
-            let taken = lend(engine, pool, worker.index);
+            let taken = lend(engine, pool, worker.index, missing);
             (Self(Some((engine.clone(), pool))), taken)
         });
         if let Some((engine, pool)) = &lent.0
@@ -332,6 +353,18 @@ mod tests {
         let taken = runtime.after(Duration::ZERO, move || sender.send(()).unwrap());
         assert!(taken.is_ok());
         receiver.recv_timeout(SOON).expect("it fires");
+    }
+
+    #[test]
+    fn b91_slots_that_are_given_back_in_any_order_are_taken_again() {
+        let runtime = small(3).build().unwrap();
+        let crew = runtime.engine_for_tests().crew(Pool::Workers);
+        for back in [[1, 2, 3], [1, 3, 2], [2, 1, 3], [2, 3, 1], [3, 1, 2], [3, 2, 1]] {
+            let mut taken: Vec<_> = std::iter::from_fn(|| crew.take_slot()).collect();
+            taken.sort_unstable();
+            assert_eq!(taken, [1, 2, 3]);
+            back.into_iter().for_each(|index| crew.give_slot_back(index));
+        }
     }
 
     #[test]

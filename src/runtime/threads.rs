@@ -117,7 +117,8 @@ impl Threads {
         self.state.lock().closed = true;
     }
 
-    /// Waits until all threads have ended, at most for `limit`; how many have not. A thread of ours waits for nobody: it would
+    /// Waits until all threads have ended, at most for `limit`; how many have not. Without a limit it waits for the destructors of their
+    /// thread-locals too, which may take any time; with one it leaves that to a later call. A thread of ours waits for nobody: it would
     /// wait for itself, also in the destructors of its thread-locals, when it has ended for us.
     pub(crate) fn join(&self, limit: Option<Duration>) -> usize {
         let until = limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -132,6 +133,9 @@ impl Threads {
                 Some(Duration::ZERO) => return state.live,
                 Some(left) => self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0,
             };
+        }
+        if limit.is_some() {
+            return 0;
         }
         let handles = std::mem::take(&mut state.handles);
         drop(state);

@@ -203,7 +203,8 @@ impl Worker {
     /// Whether jobs wait here at another priority than that of `place`, or the runtime is shut down.
     pub(crate) fn has_other_work(&self, place: Place) -> bool {
         let (injected, closed) = self.crew().look();
-        let ready = self.slot().levels.load(Ordering::Relaxed) | self.next_bit.get() | injected;
+        let soon = self.next_bit.get() | self.slot().hot.level().map_or(0, |level| 1 << level);
+        let ready = self.slot().levels.load(Ordering::Relaxed) | soon | injected;
         closed || ready & !(1 << place.priority.level()) != 0
     }
 

@@ -9,7 +9,7 @@ use super::host::Host;
 use super::revision::Revision;
 use super::scheduler::{Core, Stages};
 use crate::flight::{Interrupt, WaitCycle, doze, inside_a_job, trampoline};
-use crate::runtime::{self, Spawner};
+use crate::runtime::{self, Missing, Spawner};
 use crate::sync::epoch;
 use std::time::{Duration, Instant};
 
@@ -43,6 +43,7 @@ struct Quiesce<'a, H: Host> {
     inside: bool,
     limited: bool,
     deadline: Option<Deadline>,
+    missing: Missing,
 }
 
 /// On the runtime's own clock, or on the machine's.
@@ -68,7 +69,7 @@ impl<'a, H: Host> Quiesce<'a, H> {
                 Instant::now().checked_add(limit).map(Deadline::Real)
             }
         });
-        Self { core, spawner, inside, limited: limit.is_some(), deadline }
+        Self { core, spawner, inside, limited: limit.is_some(), deadline, missing: Missing::default() }
     }
 
     fn wait(&self) -> Result<bool, Interrupt> {
@@ -127,7 +128,7 @@ impl<'a, H: Host> Quiesce<'a, H> {
             return Err(Stop::OutOfTime);
         }
         if !self.spawner.is_driven() {
-            runtime::blocking(doze);
+            runtime::blocking_or(&self.missing, || (), doze);
             return Ok(());
         }
         let mark = self.spawner.mark();

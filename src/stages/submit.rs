@@ -219,9 +219,8 @@ impl<'a, H: Host> Submission<'a, H> {
             }
             // A budget of nothing, or a runtime without threads that has nothing left to drive: nobody would ever free any.
             let spawner = &self.core.shared.spawner;
-            let left = ask.deadline.map(|at| at.saturating_sub(spawner.now()));
             let stalled = |_| Stop::Failed(ask.is_over(spawner).unwrap_or_else(|| Interrupt::Stalled.into()));
-            budget.take_until(1, left, ask.token.as_ref()).map_err(stalled)?;
+            budget.take_until(1, spawner, ask.token.as_ref(), ask.deadline).map_err(stalled)?;
             ask.charged = true;
             // It may have ended while it waited; then it changes nothing.
             return ask.is_over(spawner).map_or(Ok(()), |over| Err(over.into()));
