@@ -252,6 +252,74 @@ fn a_dead_server_blocks_what_has_not_started_also_through_groups() {
     assert_eq!((ran.status("free"), ran.told["free"]), (TaskStatus::Skipped, 5));
 }
 
+/// Whoever watches the process cannot know whether the run has heard that the server is ready.
+#[test]
+fn a_server_whose_death_is_told_before_it_is_ready_is_dead_once_it_is() {
+    for owes in [false, true] {
+        for mode in [ContinueMode::DepsOk, NEVER] {
+            let mut plan = shardrun::Plan::builder();
+            let db = plan.task("db").persistent().id();
+            let e2e = plan.task("e2e").after(db).id();
+            let plan = std::sync::Arc::new(plan.build().unwrap());
+            let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+            let control = std::sync::Arc::new(std::sync::OnceLock::<shardrun::RunControl>::new());
+            let told = control.clone();
+            let run = Run::<()>::new(plan).mode(mode).start(&runtime, move |cx| {
+                told.get().unwrap().server_died(cx.task());
+                let ended = shardrun::Ended::success();
+                if owes { ended.owes(async {}) } else { ended }
+            });
+            control.set(run.control()).unwrap();
+            let report = run.wait().unwrap();
+            assert_eq!(report.outcome(db).status(), TaskStatus::Success);
+            assert_eq!(
+                (report.outcome(e2e).status(), report.outcome(e2e).blocked_by()),
+                (TaskStatus::Skipped, Some(db))
+            );
+        }
+    }
+}
+
+/// As for a body that has ended: what is owed still is not waited for.
+#[test]
+fn a_server_that_dies_while_it_owes_blocks_what_waits_for_that() {
+    let tasks = [t("db", 1).server(false).owes(10), t("e2e", 1).on(&["db"]), t("free", 20)];
+    let ran = scene(4, tasks.clone()).at(5, |run, plan| run.server_died(plan.find("db").unwrap())).run();
+    assert_eq!(
+        (ran.statuses(&["db", "e2e", "free"]), ran.root("e2e")),
+        (vec![TaskStatus::Success, TaskStatus::Skipped, TaskStatus::Success], Some("db".into()))
+    );
+    let ran = scene(1, tasks).mode(NEVER).at(5, |run, plan| run.server_died(plan.find("db").unwrap())).run();
+    assert_eq!(ran.statuses(&["db", "e2e", "free"]), [TaskStatus::Success, TaskStatus::Skipped, TaskStatus::Success]);
+    assert_eq!((ran.told["e2e"], ran.told["db"]), (5, 11));
+}
+
+#[test]
+fn a_server_whose_exit_is_told_before_it_is_ready_keeps_nothing() {
+    for dies in [false, true] {
+        let mut budget = shardrun::ResourceBudget::new();
+        let port = budget.axis("port", 1);
+        let mut plan = shardrun::Plan::builder();
+        let db = plan.task("db").persistent_until_exit().id();
+        let next = plan.task("next").id();
+        budget.cost(db, port, 1);
+        budget.cost(next, port, 1);
+        let plan = std::sync::Arc::new(plan.build().unwrap());
+        let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+        let control = std::sync::Arc::new(std::sync::OnceLock::<shardrun::RunControl>::new());
+        let told = control.clone();
+        let run = Run::<()>::new(plan).policy(Box::new(budget)).start(&runtime, move |cx| match cx.task() == db {
+            true if dies => told.get().unwrap().server_died(db),
+            true => told.get().unwrap().server_exited(db),
+            false => {}
+        });
+        control.set(run.control()).unwrap();
+        let report = run.wait().unwrap();
+        assert_eq!(report.outcome(next).status(), TaskStatus::Success);
+        assert_eq!(report.warnings(), &[] as &[String], "nobody had to start it against the policy's will");
+    }
+}
+
 #[test]
 fn a_group_succeeds_in_place_without_a_slot() {
     let ran = scene(1, [t("a", 3), t("g", 0).on(&["a"]).group(), t("b", 1).on(&["g"])]).run();

@@ -198,6 +198,33 @@ fn a_policy_that_refuses_for_ever_keeps_no_run_from_ending() {
     }
 }
 
+/// As above, and a shutdown ends the run, of which nothing lies in any queue: before it, and after it.
+#[test]
+fn b34_a_shutdown_ends_a_run_that_waits_for_its_policies() {
+    let waits = |(wake, _): &(Wake, Covers)| matches!(wake, Wake::Outside | Wake::After(_));
+    let outside = [(Wake::Outside, Covers::All), (Wake::Outside, Covers::Task)];
+    for runtime in [true, false].into_iter().flat_map(|before| runtimes().into_iter().map(move |one| (one, before))) {
+        let (runtime, before) = runtime;
+        let begin = |(wake, covers): (Wake, Covers)| {
+            let refuse = Answer::Refuse(Refusal { wake, covers, axis: None });
+            let policy = policy_fn("never", move |_, _: &Running<'_>| refuse);
+            Run::<()>::new(ladder(3, 4)).policy(policy).start(&runtime, |_| ())
+        };
+        let refusals = REFUSALS.into_iter().filter(waits).chain(outside);
+        let refusals = refusals.filter(|(wake, _)| *wake != Wake::After(Duration::ZERO));
+        if before {
+            runtime.shutdown();
+        }
+        let runs: Vec<_> = refusals.map(begin).collect();
+        runtime.drive_all();
+        runtime.shutdown();
+        for mut run in runs {
+            let report = run.try_get().expect("a shutdown ends it").unwrap();
+            assert_eq!(report.tally().aborted, 6);
+        }
+    }
+}
+
 /// A shutdown after so many jobs, for every number of them.
 #[test]
 fn a_shutdown_at_any_point_of_a_run_leaves_each_task_one_outcome() {

@@ -1,7 +1,10 @@
 //! Runs inside the tasks of runs: who waits for one inside a task comes to an end with it, or is told that it cannot.
 //! It does not know what the tasks do.
 
-use shardrun::{CountedRun, Driver, Interrupt, Plan, Run, RunError, Runtime, RuntimeBuilder, TaskFailure, TaskStatus};
+use shardrun::{
+    Budget, Caches, CountedReport, CountedRun, Driver, Handle, Interrupt, Plan, Retain, Run, RunError, RunHandle,
+    Runtime, RuntimeBuilder, TaskCx, TaskFailure, TaskStatus,
+};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -148,5 +151,102 @@ fn a_run_inside_a_task_that_nobody_waits_for_ends_by_itself_and_a_shutdown_drops
         _ = ends.join().unwrap();
         let report = run.wait().unwrap();
         assert!(report.outcomes().all(|outcome| outcome.status() != TaskStatus::Failed));
+    }
+}
+
+/// A plan of one task.
+fn one() -> Plan {
+    let mut plan = Plan::builder();
+    plan.task("waits");
+    plan.build().unwrap()
+}
+
+fn is_told(told: Result<Result<(), RunError>, std::sync::mpsc::RecvTimeoutError>) {
+    let told = told.expect("it is told");
+    assert!(matches!(told, Err(RunError::Interrupted(Interrupt::WouldDeadlock(_)))), "{told:?}");
+}
+
+#[test]
+fn a_task_that_waits_for_its_own_run_is_told() {
+    let runtime = Runtime::builder().workers(2).io_threads(0).build().unwrap();
+    for asynchronous in [false, true] {
+        let ((hand, handle), (send, told)) = (channel::<RunHandle>(), channel());
+        let (handle, send) = (Mutex::new(handle), Mutex::new(send));
+        let waits = move || {
+            let run = handle.lock().unwrap().recv_timeout(SOON).unwrap();
+            send.lock().unwrap().send(run.wait().map(drop)).unwrap();
+        };
+        let run = Run::<()>::new(one());
+        let run = if asynchronous {
+            let waits = Arc::new(waits);
+            run.start_async(&runtime, move |_: TaskCx| {
+                let waits = waits.clone();
+                async move { waits() }
+            })
+        } else {
+            run.start(&runtime, move |_| waits())
+        };
+        hand.send(run).unwrap();
+        is_told(told.recv_timeout(SOON));
+    }
+    let ((hand, handle), (send, told)) = (channel::<Handle<CountedReport, RunError>>(), channel());
+    let (handle, send) = (Mutex::new(handle), Mutex::new(send));
+    let run = CountedRun::new(one()).unwrap().start(&runtime, move |_| {
+        let run = handle.lock().unwrap().recv_timeout(SOON).unwrap();
+        send.lock().unwrap().send(run.wait().map(drop)).unwrap();
+    });
+    hand.send(run).unwrap();
+    is_told(told.recv_timeout(SOON));
+}
+
+/// Each has a task that waits for the other run: one of the two is told, and so both end.
+#[test]
+fn of_two_runs_whose_tasks_wait_for_the_other_run_one_is_told() {
+    let runtime = Runtime::builder().workers(2).io_threads(0).build().unwrap();
+    let (send, told) = channel();
+    let begin = |send: Sender<Result<(), RunError>>| {
+        let (hand, handle) = channel::<RunHandle>();
+        let (handle, send) = (Mutex::new(handle), Mutex::new(send));
+        let run = Run::<()>::new(one()).start(&runtime, move |_| {
+            let other = handle.lock().unwrap().recv_timeout(SOON).unwrap();
+            send.lock().unwrap().send(other.wait().map(drop)).unwrap();
+        });
+        (hand, run)
+    };
+    let (one, other) = (begin(send.clone()), begin(send));
+    one.0.send(other.1).unwrap();
+    other.0.send(one.1).unwrap();
+    let both: Vec<_> = (0..2).map(|_| told.recv_timeout(SOON).expect("both end")).collect();
+    let deadlocks = both.iter().filter(|told| told.is_err()).count();
+    assert_eq!(deadlocks, 1, "{both:?}");
+}
+
+#[test]
+fn a_task_is_inside_a_job_and_goes_beyond_a_budget_that_only_it_could_free() {
+    let runtime = Runtime::builder().workers(1).io_threads(0).max_spares(0).build().unwrap();
+    let caches = Caches::builder(&runtime).budget(Budget::new(1)).build();
+    let cache = caches.cache::<u64, u64>(1, Retain::all()).unwrap();
+    for asynchronous in [false, true] {
+        let ((send, told), cache) = (channel(), cache.clone());
+        let send = Mutex::new(send);
+        let asks = move || {
+            let base = u64::from(asynchronous) * 10;
+            let first = cache.get_or_build(base + 1, |_| Ok(1));
+            let second = cache.get_or_build(base + 2, |_| Ok(1));
+            let sum = *first.wait().unwrap() + *second.wait().unwrap();
+            send.lock().unwrap().send(sum).unwrap();
+        };
+        let run = Run::<()>::new(one());
+        let run = if asynchronous {
+            let asks = Arc::new(asks);
+            run.start_async(&runtime, move |_: TaskCx| {
+                let asks = asks.clone();
+                async move { asks() }
+            })
+        } else {
+            run.start(&runtime, move |_| asks())
+        };
+        told.recv_timeout(SOON).expect("it does not wait for itself");
+        assert!(run.wait().unwrap().is_success());
     }
 }

@@ -12,7 +12,7 @@ use super::policy::{PolicyWaker, Usage};
 use super::status::TaskStatus;
 use super::task::{Launch, Ran, TaskCx};
 use crate::flight::combine::{Left, ROUNDS_MAX, Section};
-use crate::flight::{CancellationToken, Contained, catch, spawn_future_with};
+use crate::flight::{Asleep, CancellationToken, Contained, Entered, catch, spawn_future_with};
 use crate::runtime::{Job, Place, Spawner, current_pool};
 use crate::sync::{Arc, Weak};
 use ahash::AHashMap;
@@ -27,7 +27,7 @@ pub(crate) trait Body<X: Send + Sync + 'static>: Send + Sync {
 
 /// What the run is told.
 pub(crate) enum Message<X> {
-    Begin,
+    Begin(Option<Entered>),
     Ended(EndedMessage<X>),
     Settled(u32),
     Abort,
@@ -74,6 +74,8 @@ pub(crate) struct Decider<X> {
     /// Outcomes of tasks that owe.
     owing: AHashMap<u32, TaskOutcome<X>>,
     aborted: bool,
+    /// Until the run is over, if it may wait for its policies, with nothing of it in any queue.
+    entered: Option<Entered>,
 }
 
 /// What is inside the section of telling.
@@ -110,7 +112,7 @@ pub(crate) struct Parts<X: Send + Sync + 'static> {
 impl<X: Send + Sync + 'static> Engine<X> {
     pub(crate) fn new(parts: Parts<X>) -> Arc<Self> {
         let Parts { ledger, body, spawner, place, stop, machine, observer } = parts;
-        let decider = Decider { machine, effects: Vec::new(), owing: AHashMap::new(), aborted: false };
+        let decider = Decider { machine, effects: Vec::new(), owing: AHashMap::new(), aborted: false, entered: None };
         let teller = Teller { lines: Lines::default(), warnings: Vec::new() };
         Arc::new_cyclic(|me| Self {
             ledger,
@@ -123,6 +125,16 @@ impl<X: Send + Sync + 'static> Engine<X> {
             observer: Contained::new(observer.unwrap_or_else(|| Box::new(super::observer::Nobody))),
             me: me.clone(),
         })
+    }
+
+    /// The run begins. One that `has_policies` may come to wait for them alone: then a shutdown finds it.
+    pub(crate) fn begin(&self, has_policies: bool) {
+        let me: Weak<dyn Asleep> = self.me.clone();
+        let entered = if has_policies { Entered::enter(&self.course.spawner, me) } else { None };
+        if has_policies && entered.is_none() {
+            self.submit(Message::Abort);
+        }
+        self.submit(Message::Begin(entered));
     }
 
     /// Tells the run something, and decides what follows if nobody else does.
@@ -180,7 +192,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
     }
 
     fn decide(&self, decider: &mut Decider<X>, message: Message<X>, duties: &mut Duties) {
-        let Decider { machine, effects, owing, aborted } = decider;
+        let Decider { machine, effects, owing, aborted, entered } = decider;
         let now = match &message {
             _ if !machine.is_timed() => Duration::ZERO,
             Message::Ended(ended) => ended.at.saturating_sub(self.course.began),
@@ -188,7 +200,10 @@ impl<X: Send + Sync + 'static> Engine<X> {
         };
         let mut outcome = None;
         match message {
-            Message::Begin => machine.begin(now, &self.policy_waker()),
+            Message::Begin(asleep) => {
+                *entered = asleep;
+                machine.begin(now, &self.policy_waker());
+            }
             Message::Ended(ended) => {
                 let EndedMessage { outcome: of, end, usage, failure, at: _ } = ended;
                 let task = of.task;
@@ -222,6 +237,7 @@ impl<X: Send + Sync + 'static> Engine<X> {
         }
         if duties.over {
             duties.over = false;
+            *entered = None;
             machine.end();
             machine.take_effects(effects);
             for effect in effects.drain(..) {
@@ -367,6 +383,13 @@ impl<X: Send + Sync + 'static> Drop for Baton<X> {
             Baton::Decide(engine) => engine.serve(),
             Baton::Tell(engine) => engine.tell_all(),
         }
+    }
+}
+
+/// A shutdown drops what lies in queues, and what is dropped ends the run. This is for a run of which nothing does.
+impl<X: Send + Sync + 'static> Asleep for Engine<X> {
+    fn closed(&self) {
+        self.submit(Message::Abort);
     }
 }
 

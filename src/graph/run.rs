@@ -138,6 +138,7 @@ impl<X: Send + Sync + 'static> Run<X> {
 
     fn launch(self, runtime: &Runtime, body: Box<dyn Body<X>>) -> RunHandle<X> {
         let workers = u32::try_from(runtime.workers().max(1)).unwrap_or(u32::MAX);
+        let has_policies = !self.policies.is_empty();
         let rules = Rules {
             mode: self.mode,
             concurrency: self.plan.concurrency().unwrap_or(workers),
@@ -155,7 +156,7 @@ impl<X: Send + Sync + 'static> Run<X> {
             observer: self.observer,
         });
         let control = RunControl { engine: Arc::downgrade(&engine) };
-        let handle = course::launch(engine, self.abort_on.as_ref(), |engine| engine.submit(Message::Begin));
+        let handle = course::launch(engine, self.abort_on.as_ref(), |engine| engine.begin(has_policies));
         RunHandle { handle, control }
     }
 }
@@ -278,12 +279,14 @@ impl<X: Send + Sync + 'static> RunControl<X> {
     }
 
     /// A server of the run, ready by now, has died: what has not started and depends on it, also through groups, is skipped;
-    /// to a run that stops at failures it is one.
+    /// to a run that stops at failures it is one. Told while the server's body runs still, it holds once that has ended well: who watches
+    /// the process need not know whether the run has heard yet that it is ready.
     pub fn server_died(&self, task: TaskId) {
         self.tell(Message::ServerDied(task.0));
     }
 
-    /// A server of the run has exited in an orderly way: what was reserved until then is free.
+    /// A server of the run has exited in an orderly way: what was reserved until then is free. Told while the server's body runs still,
+    /// it keeps nothing reserved beyond the end of that.
     pub fn server_exited(&self, task: TaskId) {
         self.tell(Message::ServerExited(task.0));
     }

@@ -10,7 +10,7 @@ use super::outcome::{More, TaskOutcome};
 use super::plan::Plan;
 use super::policy::Usage;
 use super::status::TaskStatus;
-use crate::flight::{CancellationToken, PanicReport, catch};
+use crate::flight::{CancellationToken, FlightRef, PanicReport, WholeScope, catch, enter, enter_whole};
 use crate::sync::Arc;
 use std::fmt;
 use std::future::Future;
@@ -111,11 +111,15 @@ impl<X: Send + Sync + 'static> Launch<X> {
                 Message::ended(outcome, end, Usage::default(), None, now)
             });
         }
+        // As of any flight: who waits here for the run waits for himself.
+        let inside = enter(cx.engine.id());
         if !self.again {
             cx.engine.tell_started(cx.task);
         }
         let began = cx.engine.course.spawner.now();
-        match cx.engine.body.run(cx) {
+        let ran = cx.engine.body.run(cx);
+        drop(inside);
+        match ran {
             Ran::Over(result) => Running { launch: self, began }.over(result),
             Ran::Later(begin) => begin(Running { launch: self, began }),
         }
@@ -172,6 +176,11 @@ impl<X: Send + Sync + 'static> Running<X> {
     {
         let Some(engine) = self.launch.cx.as_ref().map(|cx| cx.engine.clone()) else { return };
         engine.spawn(Bodied { future: Box::pin(future), running: Some(self) });
+    }
+
+    /// Has this thread be inside the run while it polls the body.
+    fn enter(&self) -> Option<WholeScope> {
+        self.launch.cx.as_ref().map(|cx| enter_whole(cx.engine.id()))
     }
 
     /// The body is over.
@@ -247,7 +256,9 @@ impl<X: Send + Sync + 'static> Future for Debt<X> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let inside = self.settle.engine.as_ref().map(|engine| enter_whole(engine.id()));
         let polled = self.owed.as_mut().poll(cx);
+        drop(inside);
         if polled.is_ready() {
             self.settle.engine.take().into_iter().for_each(|engine| engine.submit(Message::Settled(self.settle.task)));
         }
@@ -270,7 +281,10 @@ where
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let result = match catch(|| self.future.as_mut().poll(cx).map(TaskEnd::into_end)) {
+        let inside = self.running.as_ref().and_then(Running::enter);
+        let polled = catch(|| self.future.as_mut().poll(cx).map(TaskEnd::into_end));
+        drop(inside);
+        let result = match polled {
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(result)) => Ok(result),
             Err(report) => Err(report),

@@ -39,6 +39,8 @@ pub(crate) struct Model<'a> {
     began: Vec<bool>,
     blocking: Vec<bool>,
     dead: Vec<Option<usize>>,
+    /// Its death was told while its body ran.
+    died: Vec<bool>,
     taint: Vec<bool>,
     held: Vec<Option<u64>>,
     pub(crate) fates: Vec<Fate>,
@@ -74,6 +76,7 @@ impl<'a> Model<'a> {
             began: vec![false; n],
             blocking: vec![false; n],
             dead: vec![None; n],
+            died: vec![false; n],
             taint: vec![false; n],
             held: vec![None; n],
             fates: vec![Fate::default(); n],
@@ -237,7 +240,7 @@ impl<'a> Model<'a> {
         let stopping = self.aborted || (self.tripped && self.mode == ContinueMode::Kill);
         let status = match self.tasks[task].how {
             How::Demote if !again => {
-                self.restore[task] = false;
+                (self.restore[task], self.died[task]) = (false, false);
                 self.at[task] = At::Waiting;
                 if self.aborted {
                     return self.settle(task, TaskStatus::Aborted, None);
@@ -264,6 +267,9 @@ impl<'a> Model<'a> {
         self.at[task] = At::Owing;
         self.fates[task].status = Some(status);
         if status == TaskStatus::Failed {
+            self.fail();
+        } else if status == TaskStatus::Success && self.died[task] {
+            self.dead[task] = Some(task);
             self.fail();
         }
         match owes {
@@ -411,7 +417,9 @@ impl<'a> Model<'a> {
     }
 
     fn die(&mut self, server: usize) {
-        let ready = self.at[server] == At::Done && self.fates[server].status == Some(TaskStatus::Success);
+        self.died[server] |= self.at[server] == At::Running;
+        let ready =
+            matches!(self.at[server], At::Owing | At::Done) && self.fates[server].status == Some(TaskStatus::Success);
         if !ready || self.dead[server].is_some() {
             return;
         }

@@ -13,7 +13,7 @@ use super::hands::Hands;
 use super::seats::Seats;
 use super::word::{DOOMED, Word};
 use super::{CountedEnd, CountedReport};
-use crate::flight::catch;
+use crate::flight::{FlightRef, catch, enter};
 use crate::runtime::{Job, Place, Spawner};
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -269,6 +269,8 @@ impl<R: CountedEnd + 'static, F: Fn(TaskId) -> R + Send + Sync + 'static> Helper
 
     /// Runs up to a quota of tasks: how many, and whether it stopped for want of work.
     fn slice(&self, run: &Crew<F>) -> (u32, bool) {
+        // As of any flight: who waits inside a body for the run waits for himself.
+        let _inside = enter(run.id());
         if run.hands.most() == 1 { self.slice_of::<true>(run) } else { self.slice_of::<false>(run) }
     }
 

@@ -42,6 +42,8 @@ struct List {
     heap: BinaryHeap<Reverse<Entry>>,
     class: Option<u64>,
     awake: bool,
+    /// The earliest time that it is to wake at: it needs no later one, since whoever is refused again says a new one.
+    until: Option<Duration>,
 }
 
 impl List {
@@ -72,7 +74,7 @@ impl Holds {
             Covers::Task | Covers::All => None,
         };
         let at = *self.by_key.entry((cause, class)).or_insert_with(|| {
-            self.lists.push(List { heap: BinaryHeap::new(), class, awake: false });
+            self.lists.push(List { heap: BinaryHeap::new(), class, awake: false, until: None });
             self.by_cause.entry(cause).or_default().push(self.lists.len() - 1);
             self.lists.len() - 1
         });
@@ -81,8 +83,18 @@ impl Holds {
         if class.is_some() {
             list.awake = false;
         }
-        if let Some(until) = until {
+        if let Some(until) = until.filter(|until| list.until.is_none_or(|earliest| *until < earliest)) {
+            list.until = Some(until);
             self.timers.push(Reverse((until, at)));
+            self.tidy_timers();
+        }
+    }
+
+    /// Forgets the times in whose place earlier ones have come, once they are the most.
+    fn tidy_timers(&mut self) {
+        if self.timers.len() > 2 * self.lists.len() + 8 {
+            let standing = self.lists.iter().enumerate();
+            self.timers = standing.filter_map(|(at, list)| list.until.map(|until| Reverse((until, at)))).collect();
         }
     }
 
@@ -119,7 +131,10 @@ impl Holds {
     /// Wakes lists whose time has come.
     pub(crate) fn wake_by_time(&mut self, now: Duration) {
         while self.timers.peek().is_some_and(|timer| timer.0.0 <= now) {
-            if let Some(Reverse((_, at))) = self.timers.pop() {
+            if let Some(Reverse((until, at))) = self.timers.pop()
+                && self.lists[at].until == Some(until)
+            {
+                self.lists[at].until = None;
                 self.wake_list(at);
             }
         }
@@ -199,5 +214,41 @@ impl Holds {
 
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
+    }
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use super::*;
+
+    const CAUSE: Cause = Cause { policy: 0, wake: Waking::Outside };
+
+    #[test]
+    fn refusals_of_one_cause_leave_one_timer_and_it_wakes_them_all() {
+        let at = Duration::from_millis;
+        for falls in [false, true] {
+            let (mut holds, mut ready) = (Holds::default(), Heap::default());
+            (0..3).for_each(|task| ready.push(0, task));
+            let entries: Vec<Entry> = std::iter::from_fn(|| ready.pop()).collect();
+            for round in 0..1_000 {
+                for entry in &entries {
+                    let until = if falls { 9_000 - round } else { 8_001 + round };
+                    holds.keep(*entry, CAUSE, Covers::Task, Some(at(until)));
+                }
+                // Something has ended: all are asked again, and refused again.
+                holds.wake(CAUSE);
+                holds.give_back(&mut ready, false);
+                assert_eq!(std::iter::from_fn(|| ready.pop()).count(), 3);
+            }
+            assert!(holds.timers.len() <= 10, "{} timers", holds.timers.len());
+            holds.keep(entries[0], CAUSE, Covers::Task, Some(at(9_500)));
+            assert_eq!(holds.next_time(), Some(at(8_001)));
+            holds.wake_by_time(at(8_000));
+            holds.give_back(&mut ready, false);
+            assert!(ready.peek().is_none());
+            holds.wake_by_time(at(8_001));
+            holds.give_back(&mut ready, false);
+            assert_eq!(ready.pop(), Some(entries[0]));
+        }
     }
 }

@@ -99,6 +99,10 @@ const BLOCKING: u8 = 8;
 const TAINTED: u8 = 16;
 /// A server that died after it was ready, or a group over one.
 const DEAD: u8 = 32;
+/// Its death was told while its body ran: it has died once it is ready.
+const DIED: u8 = 64;
+/// The same of its exit, or its death: it keeps nothing once it is ready.
+const EXITED: u8 = 128;
 
 #[derive(Clone, Copy, Debug)]
 struct Task {
@@ -274,6 +278,8 @@ impl Machine {
         }
         if status == TaskStatus::Failed {
             self.fail();
+        } else if status == TaskStatus::Success && self.tasks[task as usize].is(DIED) {
+            self.die(task);
         }
         if !owes {
             self.record(task, true, None);
@@ -310,16 +316,25 @@ impl Machine {
         self.pass(now);
         self.free_reservation(task);
         let Some(state) = self.tasks.get_mut(task as usize) else { return };
-        if state.phase == Phase::Done && state.status == Some(TaskStatus::Success) && !state.is(DEAD) {
-            state.flags |= DEAD;
-            self.spotless = false;
-            self.fail();
+        if state.phase == Phase::Running {
+            state.flags |= DIED;
+        }
+        let ready = matches!(state.phase, Phase::Owing | Phase::Done) && state.status == Some(TaskStatus::Success);
+        if ready && !state.is(DEAD) {
+            self.die(task);
             if self.mode != ContinueMode::Always && !self.stopped() {
                 self.skip_behind_dead(task);
             }
             self.settle_released();
         }
         self.tick();
+    }
+
+    /// A server that was ready is dead: to whatever starts from now on.
+    fn die(&mut self, task: u32) {
+        self.tasks[task as usize].flags |= DEAD;
+        self.spotless = false;
+        self.fail();
     }
 
     /// A server has ended: what policies reserved for it is free.
@@ -330,6 +345,9 @@ impl Machine {
     }
 
     fn free_reservation(&mut self, task: u32) {
+        if let Some(state) = self.tasks.get_mut(task as usize).filter(|state| state.phase == Phase::Running) {
+            state.flags |= EXITED;
+        }
         if let Some(gate) = &mut self.gate {
             gate.exited(TaskId(task), &mut self.effects);
         }

@@ -4,7 +4,7 @@
 
 use super::super::plan::Kind;
 use super::super::status::{ContinueMode, TaskStatus};
-use super::{BLOCKING, DEAD, Effect, Finish, Machine, Phase, RELEASED, RESTORE, STARTED, TAINTED, nanos};
+use super::{BLOCKING, DEAD, DIED, EXITED, Effect, Finish, Machine, Phase, RELEASED, RESTORE, STARTED, TAINTED, nanos};
 
 /// A dependency that did not end well: the root cause, if there is one to name.
 type Bad = Option<u32>;
@@ -57,7 +57,8 @@ impl Machine {
     pub(super) fn demote(&mut self, task: u32) {
         self.in_flight -= 1;
         let state = &mut self.tasks[task as usize];
-        state.flags &= !RESTORE;
+        // What was told of its first body says nothing of the next.
+        state.flags &= !(RESTORE | DIED | EXITED);
         state.phase = Phase::Waiting;
         if self.aborted {
             self.settle_unstarted(task, TaskStatus::Aborted, None);

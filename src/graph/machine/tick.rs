@@ -6,7 +6,7 @@ use super::super::ids::TaskId;
 use super::super::plan::Kind;
 use super::super::policy::Usage;
 use super::gate::Choice;
-use super::{Effect, End, Machine, Phase, RESTORE, STARTED, TAINTED, nanos};
+use super::{EXITED, Effect, End, Machine, Phase, RESTORE, STARTED, TAINTED, nanos};
 use std::time::Duration;
 
 impl Machine {
@@ -144,7 +144,7 @@ impl Machine {
             local = true;
         }
         let ready = matches!(end, End::Outcome { status, .. } if status.is_pass());
-        let keeps = ready && self.kind(task) == Kind::ServerKeeping;
+        let keeps = ready && self.kind(task) == Kind::ServerKeeping && !self.tasks[task as usize].is(EXITED);
         let (room, idle) = (self.local_room(), self.local_running == 0);
         if let Some(gate) = &mut self.gate {
             if local {
