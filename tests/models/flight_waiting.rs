@@ -88,6 +88,35 @@ fn a_node_that_is_queued_is_taken_by_who_waits_for_its_graph() {
     });
 }
 
+/// The same of a node that is added and ready from the first.
+#[test]
+fn a_node_that_is_added_is_taken_by_who_waits_for_its_graph() {
+    check(|| {
+        let word = Word::new(0, Priority::Interactive, false);
+        // Whether it is where nodes are looked for; as many as may be there are counted before.
+        let graph = Arc::new((word, AtomicU64::new(0), Offers::new()));
+        graph.2.lay(1, Pool::Workers);
+        let (added, ran) = (graph.clone(), Arc::new(AtomicU64::new(0)));
+        let queues = move || {
+            let (_, there, offers) = &*added;
+            there.swap(1, Ordering::Release);
+            offers.put();
+            offers.offer(0, Pool::Workers);
+        };
+        let counts = ran.clone();
+        let runs = move || {
+            let (word, there, offers) = &*graph;
+            let pool_if_free = |node| {
+                let there = node == 0 && there.load(Ordering::Acquire) == 1;
+                (there && word.load().is_free()).then_some(Pool::Workers)
+            };
+            let takes = offers.take(|| 1, pool_if_free, |_| true).is_some() && word.claim().is_some();
+            takes && counts.fetch_add(1, Ordering::AcqRel) == 0
+        };
+        is_run_by_who_waits(Work { queues, runs, ran });
+    });
+}
+
 /// Three jobs of a run, a ticket that is popped, two that a shutdown drops, and one who waits: each job is run or dropped, once.
 #[test]
 fn each_job_of_a_run_is_run_or_dropped_once() {

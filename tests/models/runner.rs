@@ -94,6 +94,7 @@ const ALONE: &[Seeded] = &[
     ("graph.enter_no_fence", "models::flight_waiting::a_job_of_a_run_is_run_by_who_waits_for_that"),
     ("graph.block_no_fence", "models::flight_waiting::a_job_of_a_run_is_run_by_who_waits_for_that"),
     ("offers.want_no_fence", "models::flight_waiting::a_node_that_is_queued_is_taken_by_who_waits_for_its_graph"),
+    ("offers.put_no_fence", "models::flight_waiting::a_node_that_is_added_is_taken_by_who_waits_for_its_graph"),
     ("dag.word.queue_no_fence", "models::flight_waiting::a_node_that_is_queued_is_taken_by_who_waits_for_its_graph"),
     ("semaphore.goes_on_without", "models::keyed_semaphore::a_body_that_sleeps_lends_its_permit_and_goes_on_with_one"),
     ("lanes.turn_over_turn", "models::lanes_word::runners_that_go_on_with_an_actor_take_turns"),

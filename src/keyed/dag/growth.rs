@@ -16,7 +16,7 @@ use super::node::Node;
 use super::run::Run;
 use super::urgency::Change;
 use super::walk::Walk;
-use super::word::Word;
+use super::word::{GROWERS_MAX, Seen, Word};
 use crate::admission::{RequestContext, WorkAmounts};
 use crate::flight::{CancellationToken, drop_contained};
 use crate::runtime::{Place, Pool, Priority};
@@ -193,9 +193,18 @@ impl DagGrowth {
     /// [`DagGrowthRefused`]; then nothing was added.
     pub fn link(mut self) -> Result<DagGrown, DagGrowthRefused> {
         let by = self.by;
-        let Some(run) = self.run.upgrade().filter(|run| run.node(by).grow()) else {
-            drop_contained(self.specs);
-            return Err(DagGrowthRefused::Over { node: DagNode(by) });
+        let node = DagNode(by);
+        let refused = |seen: Seen| match seen.is_under_way() {
+            true => DagGrowthRefused::Busy { node },
+            false => DagGrowthRefused::Over { node },
+        };
+        let run = self.run.upgrade().ok_or(DagGrowthRefused::Over { node });
+        let run = match run.and_then(|run| run.node(by).grow().map(|()| run.clone()).map_err(refused)) {
+            Ok(run) => run,
+            Err(refused) => {
+                drop_contained(self.specs);
+                return Err(refused);
+            }
         };
         let linked = self.link_into(&run);
         if let Some(seen) = run.node(by).ungrow() {
@@ -305,6 +314,7 @@ impl DagGrowth {
             }
             run.put(first + new as u32, Added::new(node, links.into(), extra));
         }
+        run.offers.put();
         More::append(&run.node(self.by).cold().more, mine.into());
         run.change(Change::Grown { first, own, edges });
         // Heard before anything of it starts.
@@ -330,8 +340,13 @@ impl fmt::Debug for DagGrowth {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DagGrowthRefused {
-    /// The node that was to grow the graph is over, or has not started, or others add too much behind it at once.
+    /// The node that was to grow the graph is over, or has not started.
     Over {
+        /// The node.
+        node: DagNode,
+    },
+    /// 63 other threads add to the graph behind the node at this moment. Once one of them is done, there is room for the next.
+    Busy {
         /// The node.
         node: DagNode,
     },
@@ -387,6 +402,7 @@ impl fmt::Display for DagGrowthRefused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Over { node } => write!(f, "{node} does not run, so it adds nothing"),
+            Self::Busy { node } => write!(f, "{GROWERS_MAX} others add to the graph behind {node} at this moment"),
             Self::Cycle { path } => {
                 f.write_str("an edge back would close a ring: ")?;
                 show_path(path, f)

@@ -9,10 +9,10 @@ use super::super::joint::{Ended, Owner};
 use super::error::DagFailure;
 use super::run::Run;
 use super::walk::Walk;
-use crate::flight::{Asleep, Entered, FlightRef, Interrupt, Killed};
+use crate::flight::{Asleep, Entered, FlightRef, Interrupt, Killed, Link, Linked, SealableList};
 use crate::runtime::{Job, Place, Priority};
 use crate::sync::atomic::{AtomicU32, Ordering};
-use crate::sync::{Arc, OnceLock, mutant};
+use crate::sync::{Arc, OnceLock, Weak, mutant};
 use std::task::{Wake, Waker};
 
 const PARKED: u32 = 1;
@@ -49,6 +49,43 @@ impl Meeting {
     }
 }
 
+/// A node's place among those of its graph that are parked. It keeps nothing alive, and is over with what it leads to.
+struct Entry {
+    link: Link<Self>,
+    joined: Weak<Joined>,
+}
+
+impl Linked for Entry {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+
+    fn is_dead(&self) -> bool {
+        self.joined.strong_count() == 0
+    }
+}
+
+/// The parked nodes of a graph, so that who waits for it need not look at all of its nodes.
+pub(super) struct Parked(SealableList<Entry>);
+
+impl Parked {
+    pub(super) fn new() -> Self {
+        Self(SealableList::new())
+    }
+
+    /// What they wait for.
+    pub(super) fn flights(&self) -> Vec<Arc<dyn FlightRef>> {
+        let mut parked = Vec::new();
+        self.0.each(|entry| parked.push(entry.joined.clone()));
+        parked.into_iter().filter_map(|joined| Some(joined.upgrade()?.flight())).collect()
+    }
+
+    fn enter(&self, joined: &Arc<Joined>) {
+        // Nobody seals it.
+        let _ = self.0.push(Arc::new(Entry { link: Link::new(), joined: Arc::downgrade(joined) }));
+    }
+}
+
 /// The right to go on with a parked node.
 pub(super) struct Turn(());
 
@@ -60,11 +97,20 @@ pub(super) struct Joined {
     meeting: Meeting,
     /// Until the node goes on, if a shutdown of the run's runtime would not end what it waits for.
     entered: OnceLock<Entered>,
+    is_parked: OnceLock<()>,
 }
 
 impl Joined {
     pub(super) fn new(run: Arc<Run>, node: u32, place: Place, owner: Arc<dyn Owner>) -> Arc<Self> {
-        Arc::new(Self { run, node, place, owner, meeting: Meeting::new(), entered: OnceLock::new() })
+        Arc::new(Self {
+            run,
+            node,
+            place,
+            owner,
+            meeting: Meeting::new(),
+            entered: OnceLock::new(),
+            is_parked: OnceLock::new(),
+        })
     }
 
     /// Runs the computation here, if it is free. How it ended, if it is over then.
@@ -76,6 +122,8 @@ impl Joined {
     /// The node waits for the end, which will go on with it. True if that was told before.
     pub(super) fn park(self: &Arc<Self>) -> Option<Turn> {
         self.enter();
+        self.run.parked.enter(self);
+        let _ = self.is_parked.set(());
         if self.owner.tell(&Waker::from(self.clone())) {
             self.meeting.tell();
         }
@@ -120,6 +168,14 @@ impl Joined {
             let on = GoOn(Some((self.clone(), Turn(()))));
             // Refused after a shutdown: dropping it ends the run.
             drop(self.run.spawner.push(self.place, Job::new(move || on.run())));
+        }
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if self.is_parked.get().is_some() {
+            self.run.parked.0.note_dead();
         }
     }
 }

@@ -132,7 +132,7 @@ impl Node {
     }
 
     /// Somebody adds to the graph behind it; see [`Word::grow`].
-    pub(super) fn grow(&self) -> bool {
+    pub(super) fn grow(&self) -> Result<(), Seen> {
         self.word.grow()
     }
 

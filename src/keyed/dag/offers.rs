@@ -26,12 +26,19 @@ impl Offers {
         Self { wanted: AtomicBool::new(false), looked: AtomicU64::new(0), until: AtomicU64::new(0), queued }
     }
 
-    /// A node of `pool` has been queued: [`Word::queue`](super::word::Word::queue) has returned.
+    /// A node of `pool` has been queued: [`Word::queue`](super::word::Word::queue) has returned, or [`put`](Self::put) has.
     #[inline]
     pub(crate) fn offer(&self, node: u32, pool: Pool) {
-        // ordering: Relaxed: kept behind the node's word by the fence in `queue`, which pairs with the one in `want`.
+        // ordering: Relaxed: kept behind the node's word by the fence in `queue`, or in `put`, which pairs with the one in `want`.
         if self.wanted.load(Ordering::Relaxed) {
             self.lay(node, pool);
+        }
+    }
+
+    /// Nodes that are queued from the first have been put where they are found: comes before they are offered.
+    pub(crate) fn put(&self) {
+        if !mutant("offers.put_no_fence") {
+            put_then_looks();
         }
     }
 
@@ -87,10 +94,16 @@ impl Offers {
     }
 }
 
+/// Between the place of nodes that were put and the look whether they are to be laid down.
+fn put_then_looks() {
+    // ordering: pairs with `wanted_then_looks`, see there.
+    fence(Ordering::SeqCst);
+}
+
 /// Between the word that nodes are to be laid down and the first look at them.
 fn wanted_then_looks() {
-    // ordering: pairs with the fence in `Word::queue`. If a node was queued first, the look finds it free; else who queues it sees that it
-    // is to be laid down.
+    // ordering: pairs with the fence in `Word::queue`, and with `put_then_looks`. If a node was queued, or put, first, the look finds it free;
+    // else who queued or put it sees that it is to be laid down.
     fence(Ordering::SeqCst);
 }
 

@@ -9,7 +9,7 @@ use super::check::Edges;
 use super::error::DagFailure;
 use super::first::First;
 use super::ids::{DagNode, Link, NODES_MAX};
-use super::joined::Joined;
+use super::joined::{Joined, Parked};
 use super::links::{Added, Grown, More};
 use super::node::Node;
 use super::offers::Offers;
@@ -49,6 +49,7 @@ pub(crate) struct Run {
     reservation: Option<Reservation>,
     /// Some node waits, or has waited, for a computation of a cache or for a permit.
     waits: AtomicBool,
+    pub(super) parked: Parked,
     /// The nodes that who waits for it inside a job may run.
     pub(super) offers: Offers,
     /// Nodes that are not over, less those that were not told of yet.
@@ -91,6 +92,7 @@ impl Run {
             heard: OnceLock::new(),
             reservation,
             waits: AtomicBool::new(false),
+            parked: Parked::new(),
             offers: Offers::new(),
         });
         run.listen(token);
@@ -483,8 +485,7 @@ impl FlightRef for Run {
     /// The computations that its nodes wait for without a thread.
     fn gates(&self, out: &mut Vec<Arc<dyn FlightRef>>) {
         if self.waits.load(Ordering::Relaxed) {
-            let waits = (0..self.len() as u32).filter(|node| self.has(*node)).filter_map(|node| self.joined(node));
-            out.extend(waits.map(|joined| joined.flight()));
+            out.extend(self.parked.flights());
         }
     }
 }

@@ -13,7 +13,7 @@
 //! | 54 | SHUT | `shut` | an edge into it did not open: it will not run |
 //! | 55 | KEPT | | it goes on although all that it came after was cancelled |
 //! | 56..58 | end | `end` | its disposition |
-//! | 58..62 | growers | `grow`, `ungrow` | who adds to the graph behind it at the moment; it is not released before |
+//! | 58..64 | growers | `grow`, `ungrow` | who adds to the graph behind it at the moment; it is not released before |
 //!
 //! Whoever takes the gates to zero owns the node, alone, until it has queued it; then whoever claims it does. An outcome
 //! and a cancel are decided by which of the two came first in this word.
@@ -29,6 +29,8 @@ const ALIVE: u64 = 1 << 24;
 /// Edges that may lead into one node.
 pub(crate) const GATES_MAX: u32 = (1 << 24) - 1;
 const COUNT: u64 = GATES_MAX as u64;
+/// Who may add to the graph behind one node at a moment.
+pub(super) const GROWERS_MAX: u32 = (GROWERS >> 58) as u32;
 const PRIORITY_SHIFT: u32 = 48;
 const PRIORITY: u64 = 0b11 << PRIORITY_SHIFT;
 const QUEUED: u64 = 1 << 50;
@@ -40,7 +42,7 @@ const KEPT: u64 = 1 << 55;
 const END_SHIFT: u32 = 56;
 const END: u64 = 0b11 << END_SHIFT;
 const GROWER: u64 = 1 << 58;
-const GROWERS: u64 = 0b1111 << 58;
+const GROWERS: u64 = 0b11_1111 << 58;
 
 /// A node's word as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +81,11 @@ impl Seen {
 
     pub(crate) fn is_shut(self) -> bool {
         self.0 & SHUT != 0
+    }
+
+    /// Whether it runs, or has been taken to be ended.
+    pub(crate) fn is_under_way(self) -> bool {
+        self.0 & (STARTED | OVER) == STARTED
     }
 
     /// Of a node that is over: whether what comes after it may be released.
@@ -205,10 +212,12 @@ impl Word {
         self.pass()
     }
 
-    /// One edge more leads into the node, unless it is ready or further. Whether it does.
+    /// One edge more leads into the node, unless it is ready or further, or as many lead into it as are counted, with those that are open.
+    /// Whether it does.
     pub(crate) fn add_gate(&self) -> bool {
         let blind = mutant("dag.word.gate_ready");
-        self.update(|word| ((word & COUNT > 0 || blind) && word & COUNT < COUNT).then_some(word + GATE)).is_ok()
+        let room = |word: u64| (word & COUNT) + ((word >> 24) & COUNT) < COUNT;
+        self.update(|word| ((word & COUNT > 0 || blind) && room(word)).then_some(word + GATE)).is_ok()
     }
 
     /// Its owner sends a ticket off, for the priority that stands here now. Who urges later sends another.
@@ -276,11 +285,13 @@ impl Word {
         self.update(|word| (word & OVER == 0 && word & PRIORITY != bits).then_some((word & !PRIORITY) | bits)).ok()
     }
 
-    /// Somebody adds to the graph behind the node: from now on nothing behind it is released, until it is told of the last. False if
-    /// the node does not run, or too many do so at once.
-    pub(crate) fn grow(&self) -> bool {
-        let may = |word: u64| word & (STARTED | OVER) == STARTED && word & GROWERS < GROWERS;
-        self.update(|word| may(word).then_some(word + GROWER)).is_ok()
+    /// Somebody adds to the graph behind the node: from now on nothing behind it is released, until it is told of the last.
+    ///
+    /// # Errors
+    /// The word, if the node is not under way, or [`GROWERS_MAX`] do so already.
+    pub(crate) fn grow(&self) -> Result<(), Seen> {
+        let may = |word: u64| Seen(word).is_under_way() && word & GROWERS < GROWERS;
+        self.update(|word| may(word).then(|| word + GROWER)).map(drop)
     }
 
     /// One who added is done. To the last, if the node has come to its end meanwhile: the word, for who releases what is behind.
@@ -290,5 +301,33 @@ impl Word {
         let before = self.0.fetch_sub(GROWER, Ordering::AcqRel);
         let last = before & GROWERS == GROWER || mutant("dag.word.each_grower_releases");
         (last && before & OVER != 0).then_some(Seen(before - GROWER))
+    }
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_that_open_one_after_the_other_never_reach_the_priority() {
+        let word = Word::new(1, Priority::Maintenance, false);
+        let added = (0..=GATES_MAX).take_while(|_| word.add_gate() && word.open().is_none()).count();
+        assert_eq!(added, GATES_MAX as usize - 1, "one stands");
+        let seen = word.load();
+        assert_eq!((seen.priority(), seen.is_queued(), seen.may_run(true)), (Priority::Maintenance, false, true));
+        assert!(!word.add_gate());
+        assert!(word.open().is_some_and(|seen| seen.priority() == Priority::Maintenance));
+    }
+
+    #[test]
+    fn as_many_grow_the_graph_behind_a_node_as_are_counted_and_the_next_is_told_so() {
+        let word = Word::new(0, Priority::Background, false);
+        assert!(!word.grow().unwrap_err().is_under_way());
+        word.claim().unwrap();
+        assert!((0..GROWERS_MAX).all(|_| word.grow().is_ok()));
+        assert!(word.grow().unwrap_err().is_under_way());
+        assert_eq!((1..GROWERS_MAX).filter_map(|_| word.ungrow()).count(), 0);
+        assert!(!word.end(Disposition::Cacheable).is_settled());
+        assert!(word.ungrow().is_some_and(Seen::is_settled));
     }
 }
