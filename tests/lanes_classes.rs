@@ -4,7 +4,9 @@
 #[allow(dead_code, reason = "each test file uses a part of it")]
 mod support;
 
-use shardrun::{ActorOptions, Driver, LaneClass, LaneError, LaneKind, Lanes, LanesConfig, Latency, Quantum, Runtime};
+use shardrun::{
+    ActorOptions, Driver, JobStatus, LaneClass, LaneError, LaneKind, Lanes, LanesConfig, Latency, Quantum, Runtime,
+};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -490,5 +492,76 @@ fn f20_maintenance_begins_within_its_age_under_endless_writers_of_its_actor() {
     }
     assert!(rounds > 95);
     bench.open(&[&commit]);
+    bench.lanes.shutdown();
+}
+
+/// Actors that are never without a read, more than the executor has slots.
+struct Flood<'a>(&'a Bench, Vec<Gated>);
+
+impl<'a> Flood<'a> {
+    const KEYS: std::ops::Range<u32> = 100..106;
+
+    fn new(bench: &'a Bench) -> Self {
+        for key in Self::KEYS {
+            assert!(bench.lanes.register(key, Log::default()));
+        }
+        let mut flood = Self(bench, Vec::new());
+        flood.come();
+        bench.settle();
+        flood
+    }
+
+    fn come(&mut self) {
+        self.1.extend(Self::KEYS.map(|key| self.0.post(key, READ, NOW, "r")));
+    }
+
+    /// A read comes for each actor, and the oldest that runs ends.
+    fn step(&mut self) -> String {
+        self.come();
+        let runs = |read: &Gated| read.ticket().status() == JobStatus::Running;
+        let oldest = self.1.iter().position(runs).expect("one runs");
+        self.0.open(&[&self.1.remove(oldest)]);
+        self.0.seen()
+    }
+}
+
+#[test]
+fn f20_maintenance_that_could_not_run_at_its_age_runs_as_soon_as_it_can() {
+    let bench = Bench::new((3, 1, 1, 1));
+    let commits = ["M1", "M2"].map(|name| bench.commit(2, name));
+    assert_eq!(bench.seen(), "+M1");
+    let mut flood = Flood::new(&bench);
+    for _ in 0..150 {
+        flood.step();
+        bench.pass(Duration::from_millis(100));
+    }
+    bench.open(&[&commits[0]]);
+    let mut seen = bench.seen();
+    for _ in 0..2 {
+        seen.push_str(&flood.step());
+    }
+    assert!(seen.contains("+M2"), "it is older than it may get, and nothing of its actor runs: {seen}");
+    bench.open(&[&commits[1]]);
+    bench.lanes.shutdown();
+}
+
+#[test]
+fn f18_an_interactive_build_does_not_wait_for_a_permit_that_maintenance_was_handed() {
+    let bench = Bench::new((5, 1, 1, 2));
+    let builds = [(2, "Z0"), (3, "Z1")].map(|(key, name)| bench.gated(key, HEAVY, NOW, name));
+    let later = bench.gated(4, HEAVY, LATER, "X");
+    assert_eq!(bench.seen(), "+Z0 +Z1");
+    let mut flood = Flood::new(&bench);
+    let next = bench.gated(6, HEAVY, NOW, "Z2");
+    for _ in 0..6 {
+        flood.step();
+    }
+    bench.open(&[&builds[1]]);
+    let mut seen = bench.seen();
+    for _ in 0..6 {
+        seen.push_str(&flood.step());
+    }
+    assert!(seen.contains("+Z2"), "a permit is there: {seen}");
+    bench.open(&[&builds[0], &later, &next]);
     bench.lanes.shutdown();
 }

@@ -283,6 +283,48 @@ fn what_was_lent_for_a_job_that_is_taken_out_is_given_back() {
     at_rest(&lanes);
 }
 
+/// How a job that waits for another stops to wait.
+#[derive(Clone, Copy)]
+enum Stops {
+    TimesOut,
+    LetsGo,
+    Ends,
+}
+
+#[test]
+fn what_was_lent_is_given_back_when_who_waits_gives_up() {
+    let (_runtime, lanes) = threads(4, LanesConfig::preset(2, 1, 1, 1));
+    let (gate, gated) = channel::<()>();
+    let gated = Mutex::new(gated);
+    let blocks = lanes.job(WRITE, move |_| drop(gated.lock().unwrap().recv_timeout(SOON)));
+    let blocks = lanes.submit(&0, blocks);
+    for stops in [Stops::TimesOut, Stops::LetsGo, Stops::Ends] {
+        let inner = lanes.clone();
+        let (kept, left) = channel();
+        let waits = lanes.future(READ, move |_| async move {
+            let mut awaited = inner.submit(&0, inner.job(READ, |_| ()));
+            match stops {
+                Stops::TimesOut => assert_eq!(awaited.wait_timeout(Duration::from_millis(1)), None),
+                Stops::LetsGo | Stops::Ends => {
+                    poll_fn(|task| {
+                        assert!(Pin::new(&mut awaited).poll(task).is_pending());
+                        Poll::Ready(())
+                    })
+                    .await
+                }
+            }
+            // Who ends without letting go of it has another keep it.
+            if matches!(stops, Stops::LetsGo) { drop(awaited) } else { kept.send(awaited).unwrap() }
+        });
+        lanes.submit(&1, waits).wait().unwrap();
+        assert_eq!(lanes.liveness().lent, 0, "nobody waits");
+        drop(left);
+    }
+    drop(gate);
+    blocks.wait().unwrap();
+    at_rest(&lanes);
+}
+
 #[test]
 fn after_what_was_lent_has_been_given_back_no_more_run_at_once_than_there_are_slots() {
     let (_runtime, lanes) = threads(8, LanesConfig::preset(2, 1, 1, 1));

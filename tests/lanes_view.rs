@@ -220,6 +220,48 @@ fn s134_s135_a_failure_is_tried_again_with_all_that_is_owed_and_waits_longer_eac
 }
 
 #[test]
+fn what_failed_and_waits_to_be_tried_again_holds_nobody_up() {
+    let fails = Arc::new(AtomicUsize::new(2));
+    let left = fails.clone();
+    let hook =
+        move |_: &PublishCx<Shown>, _: usize| match left
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+        {
+            Ok(_) => Err(PublishError::Failed("asked for".into())),
+            Err(_) => Ok(()),
+        };
+    let world = world(Driver::Inline, Box::new(hook));
+    world.publisher.publish(&0, ["a"]).unwrap();
+    world.runtime.drive_all();
+    assert_eq!(world.publisher.health()[0].phase, PublishPhase::RetryWait);
+    let mut drain = world.lanes.drain(&0);
+    world.runtime.drive_all();
+    assert_eq!(drain.try_get(), Some(Ok(())), "nothing of it runs or is queued");
+    assert!(world.lanes.is_idle(&0));
+    world.runtime.advance(Duration::from_secs(1));
+    world.runtime.drive_all();
+    assert_eq!(fails.load(Ordering::SeqCst), 0, "it was tried again");
+    world.publisher.publish(&0, ["b"]).unwrap();
+    world.runtime.drive_all();
+    assert_eq!(world.shown(), "a+b");
+    assert!(world.publisher.health().is_empty(), "what a newer one has published is not tried again");
+    assert!(world.lanes.is_idle(&0) && world.lanes.retire_idle(&0));
+}
+
+#[test]
+fn of_publications_that_come_faster_than_they_are_built_none_is_refused() {
+    let world = world(Driver::Inline, Box::new(|_, _| Ok(())));
+    for _ in 0..1_100 {
+        assert_eq!(world.publisher.publish(&0, ["a"]), Ok(()));
+    }
+    assert!(world.publisher.health().len() <= 2, "those that have not begun are one");
+    world.publisher.publish(&0, ["b"]).unwrap();
+    world.runtime.drive_all();
+    assert!(world.shown().ends_with('b'), "{}", world.shown());
+    assert!(world.lanes.is_idle(&0) && world.publisher.health().is_empty());
+}
+
+#[test]
 fn a_publication_of_an_actor_that_goes_is_discarded() {
     let (hook, open, inside) = held();
     let world = world(Driver::Threads, hook);

@@ -20,6 +20,7 @@ use super::word::{LaneWord, Owes, Seen};
 use crate::flight::FlightRef;
 use crate::flight::trampoline::Disposed;
 use crate::sync::cell::UnsafeCell;
+use crate::sync::mutant;
 use crate::sync::stat::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Arc, OnceLock, hint};
 
@@ -252,6 +253,13 @@ where
         }
     }
 
+    /// A job waits for the result of another no more, says who led its cell out of Following: what waits for it in turn is looked at.
+    pub(super) fn left_following(self: &Arc<Self>) {
+        if !self.word.look().is_closed() && !mutant("lanes.follower_ends_in_silence") {
+            self.poke(LaneClass::Interactive);
+        }
+    }
+
     /// A job was taken out without having run, says who led its cell out of Queued: it may lie in the queues still.
     pub(super) fn taken_out(self: &Arc<Self>, meta: &Meta<K, C>) {
         self.left_queue(meta);
@@ -333,14 +341,14 @@ where
 
     /// Answers what lies inside at a closed actor, and leaves the turn. For who has it.
     pub(super) fn empty_inside(self: &Arc<Self>, mut seen: Seen) {
-        let mut jobs = Vec::new();
+        let (mut jobs, mut trash) = (Vec::new(), Vec::new());
         let mut waiters = Vec::new();
         loop {
             // SAFETY: the caller has the turn.
             unsafe {
                 self.with_inside(|inside| {
                     let Some(queues) = &mut inside.queues else { return };
-                    jobs.extend(queues.take_all());
+                    jobs.extend(queues.take_all(&mut trash));
                     waiters.append(&mut queues.drains.asked);
                     waiters.append(&mut queues.drains.going);
                     for class in LaneClass::ALL {
@@ -358,6 +366,7 @@ where
             jobs.extend(self.posted());
         }
         self.refuse_all(jobs);
+        drop(trash);
         for waiter in waiters {
             self.room().ask_drain(waiter);
         }
@@ -372,13 +381,16 @@ where
                 None => hint::spin_loop(),
             }
         };
-        let mut jobs = Vec::new();
+        let (mut jobs, mut trash) = (Vec::new(), Vec::new());
         loop {
             // SAFETY: the turn is ours.
             unsafe {
                 self.with_inside(|inside| {
                     for job in self.posted() {
-                        inside.queues.get_or_insert_with(|| Box::new(Queues::new())).arrive(job);
+                        let queues = inside.queues.get_or_insert_with(|| Box::new(Queues::new()));
+                        if let Some(job) = queues.keep_fenced(job, &mut trash) {
+                            queues.arrive(job);
+                        }
                     }
                     jobs = inside.queues.as_ref().map_or_else(Vec::new, |queues| queues.of_class(class));
                 });
@@ -390,6 +402,7 @@ where
             }
             seen = self.word.refresh();
         }
+        drop(trash);
         // One that has begun since goes on; one that was only admitted since never begins.
         let cancelled = jobs.iter().filter(|job| cancel::cancel_queued(&***job)).count();
         if self.word.look().is_closed() {
@@ -408,8 +421,8 @@ where
 
     /// What keeps a queued job from running, as far as the end of one of them is what it waits for: slots of jobs, and its fence.
     pub(super) fn holders(self: &Arc<Self>, meta: &Meta<K, C>, out: &mut Vec<Arc<dyn FlightRef>>) {
-        if let Some(fence) = meta.fence() {
-            out.push(fence.clone());
+        if let Some(fence) = meta.fence().filter(|fence| !fence.meta().state.is_over()) {
+            out.push(fence);
         }
         let (seen, lane) = (self.word.look(), meta.lane());
         let limits = &self.shared.limits;

@@ -306,6 +306,7 @@ where
             if found == Cancelled::TakenOut { CancelOutcome::QueuedRemoved } else { CancelOutcome::RunningSignalled }
         }
         Cancelled::LetGo => {
+            meta.actor().left_following();
             meta.signal();
             job.answer(LaneError::Cancelled);
             CancelOutcome::QueuedRemoved
@@ -334,7 +335,9 @@ where
     let meta = job.meta();
     if meta.state.take_out() {
         meta.actor().taken_out(meta);
-    } else if !meta.state.let_go() {
+    } else if meta.state.let_go() {
+        meta.actor().left_following();
+    } else {
         return false;
     }
     job.answer(error);

@@ -215,10 +215,9 @@ where
     /// # Safety
     /// The caller has left the result, and tells it once.
     unsafe fn tell(&self) {
-        // Only what has a key is followed.
-        if let Some(apart) = self.meta.apart().filter(|apart| apart.key.is_some()) {
+        if let Some(apart) = self.meta.apart() {
             // SAFETY: promised by the caller.
-            unsafe { self.tell_followers(apart) };
+            unsafe { self.tell_apart(apart) };
         }
         lent::give_back(&self.meta);
         // SAFETY: promised by the caller.
@@ -228,13 +227,21 @@ where
     /// # Safety
     /// As for `tell`.
     #[cold]
-    unsafe fn tell_followers(&self, apart: &Apart<K, C>) {
+    unsafe fn tell_apart(&self, apart: &Apart<K, C>) {
+        if let Some(fence) = apart.fence.take() {
+            trampoline::dispose(fence);
+        }
+        // Only what has a key is followed.
+        if apart.key.is_none() {
+            return;
+        }
         for follower in apart.followers.seal() {
             // SAFETY: what hangs here are jobs of this actor, see `follow`, and each is taken once.
             let follower = unsafe { taken(follower) };
             if !follower.meta().state.adopt() {
                 continue;
             }
+            follower.meta().actor().left_following();
             // SAFETY: the result was left, and is not told yet.
             let shared: Result<W::Out, LaneError> = match (unsafe { self.shot.look_at_put() }, self.share) {
                 (Some(Ok(value)), Some(share)) => catch(|| share(value)).map_err(LaneError::Panicked),

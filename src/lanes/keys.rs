@@ -24,6 +24,13 @@ impl Keys {
         self.0.fetch_or(bit, order) & bit != 0
     }
 
+    /// Whether a bit is set: an equal job is queued. Sets nothing.
+    pub(crate) fn is_asked(&self, bit: u64) -> bool {
+        let order = if mutant("lanes.key_relaxed") { Ordering::Relaxed } else { Ordering::AcqRel };
+        // ordering: as in `ask`. A load would not do: the caller's event must come before it.
+        self.0.fetch_or(0, order) & bit != 0
+    }
+
     /// The job is queued no more; it has read nothing yet.
     pub(crate) fn clear(&self, bit: u64) {
         // ordering: as in `ask`.

@@ -5,6 +5,7 @@ use super::actor::Actor;
 use super::barrier;
 use super::cell::JobState;
 use super::counted::MaybeCounted;
+use super::fence::Fence;
 use super::job::JobRef;
 use super::kind::{CoalesceKey, LaneClass, LaneKind};
 use super::lent::Lender;
@@ -42,7 +43,7 @@ pub(super) struct Apart<K, C> {
     /// It waits for the result of an equal job that is queued, if there is one.
     pub(super) joins: bool,
     /// What must be over before it is looked at.
-    pub(super) fence: Option<JobRef<K, C>>,
+    pub(super) fence: Fence<JobRef<K, C>>,
     /// When it is too late to begin, on the runtime's clock, in nanoseconds.
     pub(super) expires: u64,
     pub(super) deadline: OnceLock<TimerHandle>,
@@ -190,9 +191,9 @@ impl<K, C> Meta<K, C> {
         self.apart().filter(|apart| apart.joins)?.key
     }
 
-    /// What must be over before it is looked at, if that is not over.
-    pub(super) fn fence(&self) -> Option<&JobRef<K, C>> {
-        self.apart()?.fence.as_ref().filter(|fence| !fence.meta().state.is_over())
+    /// What must be over before it is looked at, unless this one is answered. For who can let go of a job where he is.
+    pub(super) fn fence(&self) -> Option<JobRef<K, C>> {
+        self.apart()?.fence.look()
     }
 
     /// When it is too late to begin, on the runtime's clock, in nanoseconds.

@@ -29,10 +29,12 @@ mod context;
 mod counted;
 mod current;
 mod executor;
+mod fence;
 mod first;
 mod future;
 mod heavy;
 mod held;
+mod intake;
 mod job;
 mod keys;
 mod kind;
@@ -75,6 +77,7 @@ pub use work::LaneJob;
 #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
 pub(crate) mod modelled {
     pub(crate) use super::cell::{Cancelled, JobState};
+    pub(crate) use super::fence::Fence;
     pub(crate) use super::first::First;
     pub(crate) use super::keys::Keys;
     pub(crate) use super::mailbox::{Mailbox, Posted};

@@ -212,8 +212,11 @@ impl View {
         let mut lanes: SmallVec<[(LaneKind, Head); LANES]> =
             LaneKind::ALL.into_iter().zip(self.interactive).filter_map(|(lane, head)| Some((lane, head?))).collect();
         lanes.sort_by_key(|(_, head)| head.arrival);
-        let mut found = Interactive::default();
+        let mut found = Interactive { until: self.keeps_out(false), ..Interactive::default() };
         for (place, (lane, _)) in lanes.into_iter().enumerate() {
+            if found.until.is_some() && lane.is_shared() {
+                continue;
+            }
             if lane == LaneKind::Mutating {
                 if place == 0 && self.is_free(lane) {
                     found.tries.push(lane);

@@ -18,6 +18,18 @@ pub(super) struct Entry<K, C> {
     pub(super) job: JobRef<K, C>,
 }
 
+/// A job that waits for another to be over.
+pub(super) struct Fenced<K, C> {
+    entry: Entry<K, C>,
+    fence: JobRef<K, C>,
+}
+
+impl<K, C> Fenced<K, C> {
+    fn is_free(&self) -> bool {
+        self.fence.meta().state.is_over()
+    }
+}
+
 /// Who asked for a drain, and which jobs are still counted.
 pub(super) struct Drains {
     /// Asked, and not begun.
@@ -34,7 +46,7 @@ pub(super) struct Queues<K, C> {
     /// Reads that run under the share of the job that submitted them.
     pub(super) nested: VecDeque<Entry<K, C>>,
     /// Jobs that wait for another to be over.
-    pub(super) fenced: Vec<Entry<K, C>>,
+    fenced: Vec<Fenced<K, C>>,
     arrivals: u64,
     pub(super) flood: Flood,
     /// A read that a reader has submitted and does not wait for was the last to go in: it is the others' turn.
@@ -96,15 +108,17 @@ impl<K, C> Queues<K, C> {
             .fold(0, |filled, (class, lane)| filled | bit(class, lane));
     }
 
-    /// A job has come.
+    fn numbered(&mut self, job: JobRef<K, C>) -> Entry<K, C> {
+        self.arrivals += 1;
+        Entry { arrival: self.arrivals, job }
+    }
+
+    /// A job has come that waits for no other.
     #[inline(always)]
     pub(super) fn arrive(&mut self, job: JobRef<K, C>) {
-        self.arrivals += 1;
-        let entry = Entry { arrival: self.arrivals, job };
+        let entry = self.numbered(job);
         let meta = entry.job.meta();
-        if meta.fence().is_some() {
-            self.fenced.push(entry);
-        } else if meta.is_nested() {
+        if meta.is_nested() {
             self.nested.push_back(entry);
         } else {
             let (class, lane) = (meta.class(), meta.lane());
@@ -113,19 +127,32 @@ impl<K, C> Queues<K, C> {
         }
     }
 
-    /// Jobs whose fence is over go to their lane; they count as having come now.
-    pub(super) fn unfence(&mut self) {
-        if self.fenced.is_empty() {
-            return;
+    /// Keeps a job that has come and waits for another. It comes back if that is over.
+    pub(super) fn keep_fenced(&mut self, job: JobRef<K, C>, trash: &mut Vec<JobRef<K, C>>) -> Option<JobRef<K, C>> {
+        let Some(fence) = job.meta().fence() else { return Some(job) };
+        if fence.meta().state.is_over() {
+            trash.push(fence);
+            return Some(job);
         }
-        let fenced = std::mem::take(&mut self.fenced);
-        for entry in fenced {
-            if entry.job.meta().fence().is_some() {
-                self.fenced.push(entry);
-            } else {
-                self.arrive(entry.job);
-            }
-        }
+        let entry = self.numbered(job);
+        self.fenced.push(Fenced { entry, fence });
+        None
+    }
+
+    /// The jobs that waited for others which are over, the oldest first.
+    pub(super) fn unfenced(&mut self, trash: &mut Vec<JobRef<K, C>>) -> Vec<JobRef<K, C>> {
+        let (free, waits) = std::mem::take(&mut self.fenced).into_iter().partition::<Vec<_>, _>(Fenced::is_free);
+        self.fenced = waits;
+        let parts = free.into_iter().map(|Fenced { entry, fence }| {
+            trash.push(fence);
+            entry.job
+        });
+        parts.collect()
+    }
+
+    /// Whether a job waits for another that is over.
+    pub(super) fn has_unfenced(&self) -> bool {
+        self.fenced.iter().any(Fenced::is_free)
     }
 
     /// The queued job that a later one of this key may follow.
@@ -155,10 +182,11 @@ impl<K, C> Queues<K, C> {
 
     /// Throws away all that was taken out, wherever it stands; how many.
     pub(super) fn sweep(&mut self, trash: &mut Vec<JobRef<K, C>>) -> usize {
-        let before = trash.len();
+        let mut swept = 0;
         let mut keep = |entry: &Entry<K, C>| {
             let queued = entry.job.meta().state.phase() == JobPhase::Queued;
             if !queued {
+                swept += 1;
                 trash.push(entry.job.clone());
             }
             queued
@@ -167,15 +195,16 @@ impl<K, C> Queues<K, C> {
             queue.retain(&mut keep);
         }
         self.nested.retain(&mut keep);
-        self.fenced.retain(&mut keep);
+        self.fenced.retain(|fenced| keep(&fenced.entry));
         self.note_filled();
-        trash.len() - before
+        swept
     }
 
     /// The jobs of a class, in order of arrival.
     pub(super) fn of_class(&self, class: LaneClass) -> Vec<JobRef<K, C>> {
         let lanes = self.lanes[class as usize].iter().flatten();
-        let apart = self.nested.iter().chain(&self.fenced).filter(|entry| entry.job.meta().class() == class);
+        let fenced = self.fenced.iter().map(|fenced| &fenced.entry);
+        let apart = self.nested.iter().chain(fenced).filter(|entry| entry.job.meta().class() == class);
         let mut all: Vec<&Entry<K, C>> = lanes.chain(apart).collect();
         all.sort_by_key(|entry| entry.arrival);
         all.into_iter().map(|entry| entry.job.clone()).collect()
@@ -218,11 +247,14 @@ impl<K, C> Queues<K, C> {
     }
 
     /// Takes everything out, in order of arrival.
-    pub(super) fn take_all(&mut self) -> Vec<JobRef<K, C>> {
+    pub(super) fn take_all(&mut self, trash: &mut Vec<JobRef<K, C>>) -> Vec<JobRef<K, C>> {
         let mut all: Vec<Entry<K, C>> = self.lanes.iter_mut().flatten().flat_map(VecDeque::drain_all).collect();
         self.filled = 0;
         all.extend(self.nested.drain(..));
-        all.append(&mut self.fenced);
+        all.extend(self.fenced.drain(..).map(|Fenced { entry, fence }| {
+            trash.push(fence);
+            entry
+        }));
         all.sort_by_key(|entry| entry.arrival);
         all.into_iter().map(|entry| entry.job).collect()
     }

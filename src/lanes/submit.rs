@@ -9,6 +9,7 @@ use super::awaited::OfActor;
 use super::cancel::{self, CancelOutcome, LaneTicket};
 use super::current;
 use super::executor::nanos;
+use super::fence::Fence;
 use super::job::{JobCell, JobRef, Queued, post};
 use super::kind::{LaneClass, LaneKind};
 use super::mailbox::Mailbox;
@@ -20,7 +21,7 @@ use crate::admission::{BudgetGuard, RequestContext};
 use crate::flight::trampoline::{self, Disposed};
 use crate::flight::{self, Handle};
 use crate::runtime::{self, Job, Place, Priority};
-use crate::sync::{Arc, OnceLock};
+use crate::sync::{Arc, OnceLock, mutant};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -148,20 +149,6 @@ impl<W, T> std::error::Error for LaneRejected<W, T> {
     }
 }
 
-/// The coalesce bit that a submission has set, taken back unless the job is queued.
-struct KeyBit<'a, K, C> {
-    actor: &'a Actor<K, C>,
-    bit: u64,
-}
-
-impl<K, C> Drop for KeyBit<'_, K, C> {
-    fn drop(&mut self) {
-        if self.bit != 0 {
-            self.actor.keys.clear(self.bit);
-        }
-    }
-}
-
 impl<K, C> Actor<K, C>
 where
     K: Send + Sync + 'static,
@@ -207,21 +194,32 @@ where
         if job.deadline == Some(Duration::ZERO) {
             return reject(LaneError::DeadlineExceeded, job);
         }
-        let mut key = KeyBit { actor: self, bit: 0 };
-        let mut joins = false;
-        if let Some(wanted) = job.key {
-            joins = self.keys.ask(wanted.bit());
-            if joins && job.share.is_none() {
-                return reject(LaneError::Coalesced, job);
-            }
-            key.bit = if joins { 0 } else { wanted.bit() };
+        // An equal one that is queued will do, whether there is room or not.
+        let waits = job.key.is_some_and(|key| match mutant("lanes.key_before_room") {
+            true => self.keys.ask(key.bit()),
+            false => self.keys.is_asked(key.bit()),
+        });
+        if waits && job.share.is_none() {
+            return reject(LaneError::Coalesced, job);
         }
         let epoch = match self.reserve(job.class, unit) {
             Ok(epoch) => epoch,
             Err(error) => return reject(error, job),
         };
-        key.bit = 0;
+        // Only who has room asks: whoever finds that he has is right to rely on him.
+        let joins = job.key.is_some_and(|key| self.keys.ask(key.bit()));
+        if joins && job.share.is_none() {
+            self.shared.budget(job.class).release(1);
+            self.unreserve(job.class, epoch);
+            return reject(LaneError::Coalesced, job);
+        }
         Ok(self.submit_reserved(job, epoch, joins, keep))
+    }
+
+    /// Gives back the room here that was reserved and is not used.
+    fn unreserve(self: &Arc<Self>, class: LaneClass, epoch: bool) {
+        let owes = self.word.leave_queue(class, epoch);
+        self.settle(owes);
     }
 
     /// Room for one more, here and in all.
@@ -239,8 +237,7 @@ where
             Some(unit) => unit.keep(),
             None if budget.take(1) => {}
             None => {
-                let owes = self.word.leave_queue(class, epoch);
-                self.settle(owes);
+                self.unreserve(class, epoch);
                 let depth = u32::try_from(budget.in_use()).unwrap_or(u32::MAX);
                 let refused = LaneBackpressure::new(class, QueueScope::Overall, depth, budget.capacity());
                 return Err(LaneError::Backpressure(refused));
@@ -272,7 +269,7 @@ where
             Box::new(Apart {
                 key: job.key,
                 joins,
-                fence: job.after.and_then(|ticket| self.own_job(&ticket)),
+                fence: Fence::new(job.after.and_then(|ticket| self.own_job(&ticket))),
                 expires: deadline.map_or(u64::MAX, |deadline| at.saturating_add(nanos(deadline))),
                 deadline: OnceLock::new(),
                 followers: Mailbox::new(),
@@ -326,20 +323,20 @@ where
         };
         // Called inside a job of the runtime: beyond the bound the budget goes into debt.
         if self.shared.budget(job.class).take_waiting(1, None).is_err() {
-            let owes = self.word.leave_queue(job.class, epoch);
-            self.settle(owes);
+            self.unreserve(job.class, epoch);
             trampoline::dispose(job);
             return;
         }
         self.submit_reserved(job, epoch, false, |cell| cell.let_go());
     }
 
-    /// The job of a ticket, if it is one of this registration.
+    /// The job of a ticket, if it is one of this registration and not over.
     fn own_job(&self, ticket: &LaneTicket) -> Option<JobRef<K, C>> {
         if ticket.incarnation() != self.incarnation {
             return None;
         }
-        ticket.job().clone().whole().downcast::<JobRef<K, C>>().ok().map(|job| *job)
+        let job = ticket.job().clone().whole().downcast::<JobRef<K, C>>().ok().map(|job| *job);
+        job.filter(|job| !job.meta().state.is_over())
     }
 
     /// Whether the calling thread must not be made to wait: it is inside a job, or works for the runtime.

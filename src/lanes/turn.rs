@@ -7,7 +7,8 @@
 
 use super::actor::{Actor, Inside};
 use super::held::{Held, Place};
-use super::job::{JobRef, claim, follow};
+use super::intake;
+use super::job::{JobRef, claim};
 use super::kind::{LaneClass, LaneKind};
 use super::nested::Nested;
 use super::order::View;
@@ -216,23 +217,6 @@ where
         inside.credit += self.price();
     }
 
-    /// Takes in what was posted.
-    pub(super) fn take_in(&self, inside: &mut Inside<K, C>, visit: &mut Visit<'_, K, C>, outside: &mut Outside<K, C>) {
-        for job in self.posted() {
-            let queues = queues_of(inside, visit);
-            let leader = job.meta().joins().and_then(|key| queues.leader(key.bit()).cloned());
-            match leader {
-                Some(leader) if job.meta().state.follow() => match follow(leader.meta(), job.clone()) {
-                    Ok(()) => outside.lists().gone.push(job),
-                    // The one that it would have followed is over; or it is itself, and its room is ours.
-                    Err(job) if job.meta().state.unfollow() => queues.arrive(job),
-                    Err(job) => outside.lists().gone.push(job),
-                },
-                _ => queues.arrive(job),
-            }
-        }
-    }
-
     fn judge(
         self: &Arc<Self>,
         inside: &mut Inside<K, C>,
@@ -258,7 +242,7 @@ where
             let swept = queues.sweep(&mut outside.lists().trash);
             self.forget_dead(swept);
         }
-        queues.unfence();
+        intake::unfence(queues, outside);
         if self.has_dead() {
             let purged = queues.purge(&mut outside.lists().trash);
             self.forget_dead(purged);
@@ -489,6 +473,9 @@ where
 }
 
 /// The queues of the actor; the spare ones, or new ones, if it has none.
-fn queues_of<'a, K, C>(inside: &'a mut Inside<K, C>, visit: &mut Visit<'_, K, C>) -> &'a mut Box<Queues<K, C>> {
+pub(super) fn queues_of<'a, K, C>(
+    inside: &'a mut Inside<K, C>,
+    visit: &mut Visit<'_, K, C>,
+) -> &'a mut Box<Queues<K, C>> {
     inside.queues.get_or_insert_with(|| visit.spare.take().unwrap_or_else(|| Box::new(Queues::new())))
 }

@@ -1,7 +1,7 @@
 //! Models of what surrounds the admission word: the cell of a job, the word of the slots, the coalesce bits.
 
 use super::check;
-use crate::lanes::modelled::{Cancelled, First, JobState, Keys, Mailbox, PoolWord, Posted};
+use crate::lanes::modelled::{Cancelled, Fence, First, JobState, Keys, Mailbox, PoolWord, Posted};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal};
@@ -310,8 +310,38 @@ fn an_event_whose_key_is_found_set_is_seen_by_the_queued_job() {
             input.load(Ordering::Relaxed)
         });
         event.store(1, Ordering::Relaxed);
-        let coalesced = keys.ask(1);
+        let coalesced = keys.is_asked(1) || keys.ask(1);
         let seen = drains.join().unwrap();
         assert!(!coalesced || seen == 1, "the event is lost");
+    });
+}
+
+/// Two look at what a job waits for while another takes it: each sees the thing whole or not at all, and it is let go of once.
+#[test]
+fn what_a_job_waits_for_is_let_go_of_once_by_who_takes_it_or_looks_last() {
+    /// A thing whose copies are counted.
+    struct Thing(Arc<AtomicU64>);
+    impl Clone for Thing {
+        fn clone(&self) -> Self {
+            self.0.fetch_add(1, Ordering::AcqRel);
+            Self(self.0.clone())
+        }
+    }
+    impl Drop for Thing {
+        fn drop(&mut self) {
+            assert!(self.0.fetch_sub(1, Ordering::AcqRel) > 0, "let go of twice");
+        }
+    }
+    check(|| {
+        let there = Arc::new(AtomicU64::new(1));
+        let fence = Arc::new(Fence::new(Some(Thing(there.clone()))));
+        let looks = [fence.clone(), fence.clone()].map(|fence| spawn(move || fence.look().is_some()));
+        let taken = fence.take();
+        assert!(fence.take().is_none(), "taken once");
+        assert!(fence.look().is_none(), "and seen no more");
+        let looked = looks.map(|look| look.join().unwrap());
+        assert!(taken.is_some() || looked.contains(&true), "somebody has it");
+        drop(taken);
+        assert_eq!(there.load(Ordering::Acquire), 0, "nothing of it is kept");
     });
 }

@@ -2,8 +2,8 @@
 
 use super::check;
 use crate::lanes::{
-    CancelOutcome, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig, PublishCx, PublishError, PublishPaths,
-    Publisher, View,
+    CancelOutcome, CoalesceKey, LaneError, LaneHandle, LaneKind, Lanes, LanesConfig, PublishCx, PublishError,
+    PublishPaths, Publisher, View,
 };
 use crate::sync::stat::{AtomicU64, Ordering};
 use crate::sync::{Arc, thread};
@@ -246,5 +246,63 @@ fn the_newest_publication_shows_all_that_was_asked_for() {
         assert_eq!(shown & 7, 7, "a path was not looked at");
         assert!((1..=3).contains(&(shown >> 32)));
         assert!(publisher.health().is_empty() && lanes.is_idle(&0));
+    });
+}
+
+/// A read waits for a job that is answered with the result of an equal one, or cancelled, while two drive: it is answered.
+#[test]
+fn what_waits_for_one_who_follows_another_begins_when_that_is_answered() {
+    check(|| {
+        let (runtime, lanes) = world();
+        let drain = || lanes.submit(&0, lanes.job(LaneKind::MaintenanceCommit, |_| ()).joined(CoalesceKey::LSP_DRAIN));
+        let (leads, follows) = (drain(), drain());
+        let ticket = follows.ticket().unwrap().clone();
+        let read = lanes.submit(&0, lanes.job(LaneKind::PureRead, |_| ()).after(ticket.clone()));
+        let drivers: Vec<_> = (0..2)
+            .map(|number| {
+                let (runtime, ticket) = (runtime.clone(), ticket.clone());
+                thread::spawn(move || {
+                    while runtime.drive_one() {
+                        if number == 1 {
+                            ticket.cancel();
+                        }
+                    }
+                })
+            })
+            .collect();
+        drivers.into_iter().for_each(|driver: thread::JoinHandle<()>| driver.join().unwrap());
+        runtime.drive_all();
+        assert!(read.is_resolved(), "what it waited for is over");
+        finish(&runtime, &lanes, vec![leads, follows, read]);
+    });
+}
+
+/// Two say that something is to be done, and there is no room: neither is told that the other does it, unless that one is queued.
+#[test]
+fn nobody_relies_on_an_equal_job_that_is_refused() {
+    check(|| {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let mut config = LanesConfig::preset(3, 2, 2, 1);
+        config.maintenance_queue = 1;
+        let lanes: Lanes<u32, ()> = Lanes::new(&runtime, config).unwrap();
+        assert!(lanes.register(0, ()));
+        let other = lanes.submit(&0, lanes.job(LaneKind::MaintenanceCommit, |_| ()).maintenance());
+        let clients: Vec<_> = (0..2)
+            .map(|_| {
+                let lanes = lanes.clone();
+                thread::spawn(move || {
+                    let job = lanes.job(LaneKind::MaintenanceCommit, |_| ()).coalesced(CoalesceKey::LSP_DRAIN);
+                    lanes.actor(&0).unwrap().try_submit(job).map_err(|refused| refused.error)
+                })
+            })
+            .collect();
+        runtime.drive_one();
+        let found: Vec<_> = clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let relies = found.iter().any(|found| matches!(found, Err(LaneError::Coalesced)));
+        assert!(!relies || found.iter().any(Result::is_ok), "nobody does it");
+        runtime.drive_all();
+        assert!(other.is_resolved());
+        let live = lanes.liveness();
+        assert_eq!((live.maintenance.queued, live.idle), (0, 3), "room is left taken");
     });
 }

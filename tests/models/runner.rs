@@ -78,6 +78,10 @@ const BOTH: &[Seeded] = &[
         "lanes.cancel_signals_begun",
         "models::lanes_cells::a_cancel_of_all_that_is_queued_signals_nothing_that_has_begun",
     ),
+    (
+        "lanes.fence_taken_under_looks",
+        "models::lanes_cells::what_a_job_waits_for_is_let_go_of_once_by_who_takes_it_or_looks_last",
+    ),
     ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
     ("lanes.alone_without_look", "models::lanes_cells::who_has_a_job_alone_finds_what_others_did_before"),
     ("lanes.adopt_without_look", "models::lanes_cells::who_follows_is_answered_once_or_runs_itself"),
@@ -234,6 +238,11 @@ const ALONE: &[Seeded] = &[
     ("submit.number_first", "models::stages_whole::a_later_life_has_a_greater_number"),
     ("edit.over_the_mark", "models::stages_whole::lives_end_and_begin_again_beside_requests_and_edits"),
     ("lanes.view_commit_without_look", "models::lanes_whole::the_newest_publication_shows_all_that_was_asked_for"),
+    (
+        "lanes.follower_ends_in_silence",
+        "models::lanes_whole::what_waits_for_one_who_follows_another_begins_when_that_is_answered",
+    ),
+    ("lanes.key_before_room", "models::lanes_whole::nobody_relies_on_an_equal_job_that_is_refused"),
     ("lanes.permit_kept", "models::lanes_whole::builds_hand_the_permit_on"),
 ];
 

@@ -30,6 +30,7 @@ pub(crate) const UNSAFE: &[Listed] = &[
     ("src/sync/fence.rs", "a full fence is a locked instruction that changes nothing"),
     ("src/sync/epoch.rs", "the stand-in keeps the unsafe face of the real crate's defer_unchecked"),
     ("src/lanes/actor.rs", "what lies inside an actor's turn belongs to who has it"),
+    ("src/lanes/fence.rs", "what a job waits for belongs to who has taken it, or looked at it last"),
     ("src/lanes/first.rs", "who stands first stands there with one counted reference, which one alone takes"),
     (
         "src/lanes/job.rs",
@@ -117,6 +118,7 @@ pub(crate) const ORDERINGS: &[Listed] = &[
     ("src/lanes/cell.rs", "the six states of a job, with the argument of each edge beside it"),
     ("src/lanes/counted.rs", "whether a reference is counted, for who drops it last"),
     ("src/lanes/executor.rs", "flags and counts beside the run queues"),
+    ("src/lanes/fence.rs", "who looks at what a job waits for against who takes it"),
     ("src/lanes/first.rs", "the place at the head of the line, with the argument of each edge beside it"),
     ("src/lanes/heavy.rs", "permits that were handed over and not used"),
     ("src/lanes/held.rs", "what a job holds, written before it starts and published by that"),
