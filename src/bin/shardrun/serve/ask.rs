@@ -11,8 +11,9 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
-use std::path;
+use std::path::{self, Path};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -88,9 +89,24 @@ fn plain(value: &str) -> Value {
     }
 }
 
+/// Checks that what stands at a path that nobody has named belongs to the user: others may write to the directory for temporary files,
+/// but not take away what is not theirs.
+fn is_ours(path: &Path, user: u32) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.uid() == user {
+        return Ok(());
+    }
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, "it is another user's: say `--socket` if that is meant"))
+}
+
 fn converse(args: &AskArgs, params: &Params) -> io::Result<Value> {
-    let path = args.socket.clone().unwrap_or_else(usual_socket);
-    let mut stream = UnixStream::connect(path)?;
+    let mut stream = match &args.socket {
+        Some(path) => UnixStream::connect(path)?,
+        None => {
+            let path = usual_socket();
+            is_ours(&path, rustix::process::getuid().as_raw())?;
+            UnixStream::connect(path)?
+        }
+    };
     let limit = Some(Duration::from_secs(args.timeout));
     stream.set_read_timeout(limit)?;
     stream.set_write_timeout(limit)?;
@@ -164,6 +180,17 @@ mod tests {
         let read = params(&["transitive=true".into(), "file=12".into(), "text=a=b".into()]).unwrap();
         assert_eq!(Value::from(read), json!({ "transitive": true, "file": "12", "text": "a=b" }));
         assert!(params(&["nothing".into()]).is_err() && params(&["a=1".into(), "a=2".into()]).is_err());
+    }
+
+    #[test]
+    fn a_socket_of_another_user_is_not_spoken_to() {
+        let path = std::env::temp_dir().join(format!("shardrun-ask-{}.sock", std::process::id()));
+        let _socket = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        let user = rustix::process::getuid().as_raw();
+        assert!(is_ours(&path, user).is_ok());
+        assert_eq!(is_ours(&path, user + 1).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(is_ours(&path, user).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -109,6 +109,16 @@ impl Call {
         matches!(self, Self::Open | Self::Edit { .. } | Self::Revert { .. } | Self::Drain | Self::Rescan)
     }
 
+    /// Whether one pass may answer several who ask for it.
+    pub(super) fn joins(&self) -> bool {
+        matches!(self, Self::Drain | Self::Rescan)
+    }
+
+    /// Whether it waits for nothing that was asked before.
+    pub(super) fn is_at_once(&self) -> bool {
+        matches!(self, Self::Status | Self::Progress)
+    }
+
     /// Whether it may run for so long that the daemon's end does not wait for it.
     pub(super) fn is_long(&self) -> bool {
         matches!(self, Self::Open | Self::Drain | Self::Rescan)

@@ -12,6 +12,7 @@ use super::rpc::{self, Failure, Id, Message, Outcome, Params};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use serde_json::Value;
+use shardrun::{LaneHandle, LaneTicket};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -24,6 +25,12 @@ use std::time::{Duration, Instant};
 const STACK_BYTES: usize = 512 << 10;
 /// A stream that has no hang-up to be waited for is looked at this often after its end.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3_600);
+
+/// Whether it was cancelled, and not by who has this ticket: the one that it had joined was.
+fn is_of_another(outcome: &Outcome, ticket: Option<&LaneTicket>) -> bool {
+    let cancelled = outcome.as_ref().is_err_and(|failure| failure.code == rpc::CANCELLED);
+    cancelled && ticket.is_some_and(|ticket| !ticket.is_cancelled())
+}
 
 /// A client that is connected.
 pub(super) struct Client {
@@ -200,15 +207,16 @@ impl Client {
 
     /// A request joins the line of its root.
     fn enqueue(self: &Arc<Self>, id: &Id, root: &Path, call: Call) -> Result<(), Failure> {
+        // Only this thread adds requests, so that there still is room once the root is registered.
+        let (depth, cap) = (self.lock().pending.len() as u64, u64::from(self.daemon.args.max_pending));
+        if depth >= cap {
+            return Err(Failure::busy("client_busy", "client", depth, cap));
+        }
         let key = if call == Call::Open { self.daemon.register(root)? } else { self.daemon.key(root) };
         let mut open = self.lock();
         // The daemon's end looks at each client under this lock, after it is said.
         if self.daemon.is_ending() {
             return Err(Failure::ending());
-        }
-        let (depth, cap) = (open.pending.len() as u64, u64::from(self.daemon.args.max_pending));
-        if depth >= cap {
-            return Err(Failure::busy("client_busy", "client", depth, cap));
         }
         open.push(id.clone(), &key, call);
         self.pump(&mut open, &key);
@@ -218,13 +226,21 @@ impl Client {
     /// Submits what has its turn.
     fn pump(self: &Arc<Self>, open: &mut Open, key: &Key) {
         while let Some((id, call, after)) = open.next(key, self.daemon.args.window) {
-            let writes = call.writes();
-            let (handle, opens) = methods::submit(&self.daemon, key, call, after);
+            let (writes, joins) = (call.writes(), call.joins().then(|| call.clone()));
+            let (mut handle, opens) = methods::submit(&self.daemon, key, call, after);
             open.submitted(&id, key, handle.ticket(), writes);
             let opens = opens.zip(handle.ticket().cloned());
             let (client, key) = (self.clone(), key.clone());
             let answering = async move {
-                let outcome = handle.await.unwrap_or_else(|error| Err(Failure::of(&error)));
+                let outcome = loop {
+                    let ticket = handle.ticket().cloned();
+                    let outcome = handle.await.unwrap_or_else(|error| Err(Failure::of(&error)));
+                    let of_another = joins.as_ref().filter(|_| is_of_another(&outcome, ticket.as_ref()));
+                    match of_another.and_then(|call| client.submit_again(&id, &key, call.clone())) {
+                        Some(again) => handle = again,
+                        None => break outcome,
+                    }
+                };
                 if let Some((root, ticket)) = opens {
                     root.opened(&ticket);
                 }
@@ -232,6 +248,17 @@ impl Client {
             };
             self.daemon.runtime.spawn_future(answering).detach();
         }
+    }
+
+    /// Submits once more what is open and was cancelled by another client, whose it had joined.
+    fn submit_again(&self, id: &Id, key: &Key, call: Call) -> Option<LaneHandle<Outcome>> {
+        let mut open = self.lock();
+        if open.gone || self.daemon.is_ending() {
+            return None;
+        }
+        let (handle, _) = methods::submit(&self.daemon, key, call, None);
+        open.submitted(id, key, handle.ticket(), true);
+        Some(handle)
     }
 
     fn answered(self: &Arc<Self>, id: &Id, key: &Key, outcome: Outcome) {

@@ -6,7 +6,7 @@ use super::args::ServeArgs;
 use super::client::Client;
 use super::root::Root;
 use super::rpc::{Failure, NO_ROOT};
-use shardrun::{CoalesceKey, LaneKind, Lanes, LanesConfig, Runtime, WorkerKind};
+use shardrun::{CoalesceKey, LaneHandle, LaneKind, Lanes, LanesConfig, Runtime, WorkerKind};
 use std::collections::HashMap;
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -177,14 +177,25 @@ impl Daemon {
         Root::new(&self.runtime, self.args.index(key), tell)
     }
 
-    /// Something has changed on disk. A pass that is queued takes it in, or a new one does.
+    /// Something has changed on disk. A pass of the daemon's own takes it in, which no client can cancel: one that is queued, or a
+    /// new one, if need be once there is room for it.
     pub(super) fn drain_soon(&self, key: &Key) {
+        let Some(actor) = self.lanes.actor(key) else { return };
         let drain = self.lanes.job(LaneKind::MaintenanceCommit, |cx| {
             // Before the first build there is nothing to bring up to date; after it all is looked at once more.
             drop(cx.context().drain(false, || cx.seal()));
         });
         let drain = drain.coalesced(CoalesceKey::WATCHER_DRAIN).named(self.number(), "drain");
-        self.lanes.submit(key, drain).detach();
+        match actor.try_submit(drain) {
+            Ok(handle) => handle.detach(),
+            Err(refused) if refused.error.is_retryable() => {
+                let later = actor.submit_async(refused.job);
+                let queued = async move { later.await.map(LaneHandle::detach).unwrap_or_default() };
+                self.runtime.spawn_future(queued).detach();
+            }
+            // An equal one is queued, or the root is closed.
+            Err(_) => {}
+        }
     }
 
     /// Asks the daemon to end.

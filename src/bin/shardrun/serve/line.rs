@@ -25,6 +25,9 @@ pub(super) struct Line {
     waiting: VecDeque<(Id, Call)>,
     /// The last that writes: later ones are not begun before it is over.
     last_write: Option<LaneTicket>,
+    /// Joins others' passes, and is not answered yet. Should one of those be cancelled it is submitted once more: so nothing that is to
+    /// see it is submitted before its answer.
+    joining: Option<Id>,
 }
 
 /// What a client has open.
@@ -49,7 +52,12 @@ impl Open {
     /// The next request whose turn it is, if fewer than `window` run; and what it is to wait for.
     pub(super) fn next(&mut self, key: &Key, window: u32) -> Option<(Id, Call, Option<LaneTicket>)> {
         let line = self.lines.get_mut(key).filter(|line| line.running < window)?;
-        let (id, call) = line.waiting.pop_front()?;
+        let held = line.joining.is_some();
+        let next = line.waiting.iter().position(|(_, call)| !held || call.is_at_once())?;
+        let (id, call) = line.waiting.remove(next)?;
+        if call.joins() {
+            line.joining = Some(id.clone());
+        }
         line.running += 1;
         Some((id, call, line.last_write.clone()))
     }
@@ -69,6 +77,7 @@ impl Open {
         self.pending.remove(id);
         if let Some(line) = self.lines.get_mut(key) {
             line.running -= 1;
+            line.joining.take_if(|joining| joining == id);
             if line.running == 0 && line.waiting.is_empty() {
                 self.lines.remove(key);
             }

@@ -189,11 +189,18 @@ fn write(
 /// One pass that is queued serves all who ask before it begins.
 fn drain(daemon: &Daemon, actor: &Actor, label: &'static str, after: Option<LaneTicket>) -> LaneHandle<Outcome> {
     let all = label == "rescan";
-    let key = if all { CoalesceKey::STANDING_PASS } else { CoalesceKey::WATCHER_DRAIN };
+    // Not the key of the daemon's own: who cancels this one cancels nothing that the daemon relies on.
+    let key = if all { CoalesceKey::STANDING_PASS } else { CoalesceKey::LSP_DRAIN };
+    let this = daemon.this.clone();
     let mut job = daemon.lanes.job(LaneKind::MaintenanceCommit, move |cx: &Cx| {
         cx.check().map_err(|_| Failure::cancelled())?;
-        let (changed, version) = cx.context().drain(all, || cx.seal())?;
-        Ok(query::changed(changed, version))
+        let root = cx.context();
+        let drained = root.drain(all, || cx.seal());
+        if let (Err(_), Some(daemon), true) = (&drained, this.upgrade(), root.is_watched()) {
+            // What was told of has been taken, and is not in the index.
+            daemon.drain_soon(cx.key());
+        }
+        drained.map(|(changed, version)| query::changed(changed, version))
     });
     if let Some(after) = after {
         job = job.after(after);
@@ -217,7 +224,7 @@ fn open(daemon: &Daemon, actor: &Actor) -> LaneHandle<Outcome> {
             }
             root.install(index);
             // Directories may have changed after they were listed and before they were watched.
-            if let (Some(daemon), Ok(_)) = (this.upgrade(), root.watching()) {
+            if let (Some(daemon), true) = (this.upgrade(), root.is_watched()) {
                 daemon.drain_soon(cx.key());
             }
         }

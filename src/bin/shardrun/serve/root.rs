@@ -24,6 +24,8 @@ pub(super) struct Root {
     /// What readers see. Nothing before the first build, and while an edit, beside which nobody reads, has it in hand.
     current: Mutex<Option<Arc<Index>>>,
     eyes: Mutex<Eyes>,
+    /// How many directories are watched: whoever asks must not wait for a walk, which has the eyes in hand.
+    watched: AtomicUsize,
     /// Why the root is not watched, if it should be.
     unwatched: Mutex<Option<String>>,
     /// The build that was asked for last, until it is over: another need not begin before. Its ticket keeps the root.
@@ -59,6 +61,7 @@ impl Root {
             stages: Stages::new(runtime, host),
             current: Mutex::new(None),
             eyes: Mutex::new(eyes),
+            watched: AtomicUsize::new(0),
             unwatched: Mutex::new(unwatched),
             opening: Mutex::new(None),
             phase: AtomicUsize::new(NOT_BUILT),
@@ -110,9 +113,14 @@ impl Root {
     pub(super) fn watching(&self) -> Result<usize, String> {
         match (&*lock(&self.unwatched), self.args.watch) {
             (Some(why), _) => Err(why.clone()),
-            (None, true) => Ok(lock(&self.eyes).directories()),
+            (None, true) => Ok(self.watched.load(Ordering::Relaxed)),
             (None, false) => Err("not asked for".into()),
         }
+    }
+
+    /// Whether what changes on disk is told of.
+    pub(super) fn is_watched(&self) -> bool {
+        !self.unwatched_now()
     }
 
     /// Indexes all of the tree. `go_on` says whether anybody still wants it.
@@ -139,7 +147,10 @@ impl Root {
                 files.push(FileRef::new(number, number, self.dir(), path));
                 self.found.store(files.len(), Ordering::Relaxed);
             }
-            Found::Directory(path) => unwatched = eyes.watch(&path).err().or(unwatched.take()),
+            Found::Directory(path) => {
+                unwatched = eyes.watch(&path).err().or(unwatched.take());
+                self.watched.store(eyes.directories(), Ordering::Relaxed);
+            }
         });
         if let Some(why) = unwatched {
             self.close_eyes(&mut eyes, why);
@@ -161,6 +172,7 @@ impl Root {
 
     fn close_eyes(&self, eyes: &mut Eyes, why: String) {
         *eyes = Eyes::closed(self.dir());
+        self.watched.store(0, Ordering::Relaxed);
         *lock(&self.unwatched) = Some(why);
     }
 
@@ -220,6 +232,7 @@ impl Root {
                 self.look(&before, told, &mut eyes).unwrap_or_default()
             }
         };
+        self.watched.store(eyes.directories(), Ordering::Relaxed);
         drop(eyes);
         self.drains.fetch_add(1, Ordering::Relaxed);
         // What is typed over is not what is on disk.

@@ -13,10 +13,11 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const SOON: Duration = Duration::from_secs(300);
 
@@ -40,6 +41,14 @@ impl Asks {
     fn send(&mut self, id: u32, method: &str, params: Value) {
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         self.0.get_mut().write_all(&framed(&request.to_string())).unwrap();
+    }
+
+    /// Cancels a request, and hears that it is.
+    fn cancel(&mut self, id: u32) {
+        let cancel = json!({ "jsonrpc": "2.0", "method": "$/cancelRequest", "params": { "id": id } });
+        self.0.get_mut().write_all(&framed(&cancel.to_string())).unwrap();
+        let answer = self.hear();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32_800)), "{answer}");
     }
 
     fn hear(&mut self) -> Value {
@@ -148,4 +157,124 @@ fn reads_that_never_end_do_not_keep_an_edit_waiting_for_seconds() {
     assert!(daemon.lanes.config().promote_after < Duration::from_secs(1), "lanes as they come let one wait for six");
     daemon.end();
     daemon.runtime.shutdown_within(SOON);
+}
+
+/// A daemon of two workers that watches nothing by itself, with an open root.
+fn with_root(tree: &Tree) -> (Arc<Daemon>, Key, UnixStream) {
+    let args = Words::parse_from(["serve", "--no-watch", "--threads", "2"]).args;
+    let (daemon, woken) = Daemon::new(args).unwrap();
+    assert_eq!(Asks::of(&daemon).call("open", json!({ "root": tree.0 }))["result"]["ready"], true);
+    let key = daemon.key(&tree.0);
+    (daemon, key, woken)
+}
+
+fn end(daemon: &Daemon) {
+    daemon.end();
+    daemon.runtime.shutdown_within(SOON);
+}
+
+/// Holds a lane of a root by a job, until what comes back is dropped.
+fn hold(daemon: &Daemon, key: &Key, lane: LaneKind) -> Sender<()> {
+    let ((begun, begins), (open, gate)) = (channel(), channel::<()>());
+    let gate = Mutex::new(gate);
+    let holds = daemon.lanes.job(lane, move |_| {
+        begun.send(()).unwrap();
+        let _ = gate.lock().unwrap().recv_timeout(SOON);
+    });
+    daemon.lanes.submit(key, holds).detach();
+    begins.recv_timeout(SOON).unwrap();
+    open
+}
+
+fn queued(daemon: &Daemon, key: &Key) -> usize {
+    daemon.lanes.actor(key).unwrap().counts().maintenance_queued
+}
+
+fn wait_until(what: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !what() {
+        assert!(begun.elapsed() < SOON);
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_client_that_cancels_its_drain_takes_nothing_from_the_watchers() {
+    let tree = Tree::new("drains");
+    let (daemon, key, _woken) = with_root(&tree);
+    let drains = || daemon.lanes.actor(&key).unwrap().context().drains();
+    let open = hold(&daemon, &key, LaneKind::Mutating);
+    let mut client = Asks::of(&daemon);
+    client.send(1, "drain", json!({ "root": tree.0 }));
+    wait_until(|| queued(&daemon, &key) == 1);
+    // Something has changed on disk.
+    daemon.drain_soon(&key);
+    client.cancel(1);
+    drop(open);
+    assert_eq!(daemon.lanes.drain(&key).wait(), Ok(()));
+    assert_eq!(drains(), 1, "what has changed is taken in");
+    end(&daemon);
+}
+
+#[test]
+fn what_has_changed_while_a_queue_is_full_is_taken_in_once_there_is_room() {
+    let tree = Tree::new("full");
+    let (daemon, key, _woken) = with_root(&tree);
+    let open = hold(&daemon, &key, LaneKind::Mutating);
+    for _ in 0..daemon.lanes.config().maintenance_queue {
+        let other = daemon.lanes.job(LaneKind::MaintenanceCommit, |_| ()).maintenance();
+        daemon.lanes.submit(&key, other).detach();
+    }
+    daemon.drain_soon(&key);
+    drop(open);
+    wait_until(|| daemon.lanes.actor(&key).unwrap().context().drains() == 1);
+    end(&daemon);
+}
+
+#[test]
+fn a_client_that_cancels_its_drain_cancels_nobody_elses() {
+    for method in ["drain", "rescan"] {
+        let tree = Tree::new(method);
+        let (daemon, key, _woken) = with_root(&tree);
+        let open = hold(&daemon, &key, LaneKind::MaintenanceCommit);
+        let mut clients = [Asks::of(&daemon), Asks::of(&daemon)];
+        for (client, id) in clients.iter_mut().zip(1..) {
+            client.send(id, method, json!({ "root": tree.0 }));
+            assert_eq!(client.call("health", json!({}))["result"]["ok"], true);
+        }
+        let [first, second] = &mut clients;
+        // One waits in the queue; the other joins it, and is asked for what it will see.
+        wait_until(|| queued(&daemon, &key) == 1);
+        fs::write(tree.0.join("b.c"), "int b;\n").unwrap();
+        second.send(3, "files", json!({ "root": tree.0 }));
+        assert_eq!(second.call("status", json!({ "root": tree.0 }))["id"], 0, "it waits for no drain");
+        first.cancel(1);
+        drop(open);
+        let (drained, files) = (second.hear(), second.hear());
+        assert_eq!((&drained["id"], &drained["result"]["come"]), (&json!(2), &json!(1)), "{drained}");
+        assert_eq!(files["result"]["files"], json!(["a.c", "b.c"]), "{files}");
+        end(&daemon);
+    }
+}
+
+#[test]
+fn status_of_a_root_that_is_walked_waits_for_nothing_and_holds_no_other_root_up() {
+    let (slow, other) = (Tree::new("slow"), Tree::new("other"));
+    let (daemon, _, _woken) = with_root(&other);
+    let pipe = slow.0.join(".ignore");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut client = Asks::of(&daemon);
+    client.send(1, "open", json!({ "root": slow.0 }));
+    let mut walking = || client.call("progress", json!({ "root": slow.0 }))["result"]["phase"] == "walking";
+    while !walking() {}
+    let status = client.call("status", json!({ "root": slow.0 }));
+    assert_eq!(status["result"]["ready"], false, "{status}");
+    let files = client.call("files", json!({ "root": other.0 }));
+    assert_eq!(files["result"]["files"], json!(["a.c"]), "{files}");
+    // For who reads it there is a writer now, and then there is none, nor a pipe for who comes later.
+    let writer = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+    fs::remove_file(&pipe).unwrap();
+    drop(writer);
+    assert_eq!(client.hear()["result"]["ready"], true);
+    end(&daemon);
 }
