@@ -279,7 +279,11 @@ impl<T: Send + 'static, E: Send + From<Interrupt> + 'static> Handle<T, E> {
         let shot = Shot { done: &|| self.is_resolved(), register: &|waker| self.register(waker) };
         let Some(flight) = self.flight_ref() else { return Waited::Resolved };
         let share = || self.flight().expect("it has one, and keeps it while it is borrowed");
-        waits::wait(Awaited { flight, share: &share }, shot, limit, helping)
+        let waited = waits::wait(Awaited { flight, share: &share }, shot, limit, helping);
+        if !matches!(waited, Waited::Resolved) {
+            flight.waits_no_more();
+        }
+        waited
     }
 
     /// Withdraws. If the result is not there yet, this handle's result is `Cancelled`, at once; and if nobody else wants the

@@ -47,6 +47,8 @@ pub(crate) trait FlightRef: Send + Sync {
     fn slept_for(&self) -> Option<Interrupt> {
         None
     }
+    /// Who waited for it on this thread has given up, and may wait again.
+    fn waits_no_more(&self) {}
     /// One of its waiters will never be asked again, and may be unlinked.
     fn abandoned(&self) {}
     /// Pokes, and calls `f` with the way to the threads that execute it: what a waiter begins with.

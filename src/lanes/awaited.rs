@@ -112,7 +112,12 @@ where
     fn slept_for(&self) -> Option<Interrupt> {
         let waiter = current::running()?;
         self.lent.lend();
-        lent::refuse(self, &*waiter, || self.actor.word.look().all_queued() > 0 && self.actor.shared.pool.is_starved())
+        let starves = || self.actor.word.look().all_queued() > 0 && self.actor.shared.pool.is_starved();
+        lent::refuse(self, &*waiter, starves).inspect(|_| self.lent.give_back())
+    }
+
+    fn waits_no_more(&self) {
+        self.lent.give_back();
     }
 
     fn leave(&self) {}
@@ -166,6 +171,10 @@ where
     fn watch(&self) -> bool {
         self.lent.lend();
         false
+    }
+
+    fn waits_no_more(&self) {
+        self.lent.give_back();
     }
 
     fn leave(&self) {}

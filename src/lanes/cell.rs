@@ -137,12 +137,6 @@ impl JobState {
         word & STATE == FINISHED || (word & STATE == CANCELLED && word & RAN == 0)
     }
 
-    /// Whether its body runs, or is a future that sleeps.
-    pub(crate) fn is_running(&self) -> bool {
-        let word = self.load();
-        matches!(word & STATE, STARTED | SEALED) || (word & STATE == CANCELLED && word & RAN != 0)
-    }
-
     /// Whether a cancel has won.
     pub(crate) fn is_signalled(&self) -> bool {
         self.load() & SIGNALLED != 0

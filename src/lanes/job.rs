@@ -409,6 +409,10 @@ where
         lent::slept_for(self, &self.meta)
     }
 
+    fn waits_no_more(&self) {
+        lent::give_back(&self.meta);
+    }
+
     fn leave(&self) {
         let _ = cancel::cancel(self);
     }
@@ -437,6 +441,9 @@ where
     }
 
     fn put_down(self: Arc<Self>) {
+        if self.meta.state.is_lent() {
+            lent::give_back(&self.meta);
+        }
         if Arc::strong_count(&self) == 1 && self.meta.apart().is_none() {
             // SAFETY: as in `is_alone`. Its executor may go with it.
             unsafe { blocks::keep(None, self, |_| true) };

@@ -1,47 +1,67 @@
 //! Lending: a job that waits for another lends its slot, so that what it waits for need not wait for that slot.
 //! It does not know who waits where, only which job runs on this thread.
 //!
-//! What is waited for notes who lends, and gives the slot back when it is over: until then nobody knows better whether the wait
-//! goes on. A slot that was lent and given back is in use twice for a moment; a runner that sees it stops.
+//! What is waited for notes who lends, and gives the slot back when it is over; so does who waits when it gives up, lets go of what it
+//! waits for, or ends. A slot that was lent and given back is in use twice for a moment; a runner that sees it stops.
 
 #![forbid(unsafe_code)]
 
 use super::cancel::Cancels;
 use super::current;
+use super::first::First;
 use super::meta::Meta;
-use crate::flight::{FlightId, FlightRef, Interrupt, WaitCycle};
-use crate::sync::{Arc, OnceLock};
+use crate::flight::{FlightId, FlightRef, Interrupt, WaitCycle, trampoline};
+use crate::sync::Arc;
 use std::collections::HashSet;
 
-/// Who lends its slot until a wait is over.
-pub(super) type Lender = OnceLock<Arc<dyn Cancels>>;
+/// A job that waits, and lends its slot meanwhile.
+pub(super) struct Waits(Arc<dyn Cancels>);
 
-/// A slot that is lent as long as this lives, by the first job that waits.
-pub(super) struct Lent(Lender);
+impl Waits {
+    /// The job that runs on this thread begins to. `None` outside of one.
+    fn begin() -> Option<Arc<Self>> {
+        let job = current::running()?;
+        job.lend_slot();
+        Some(Arc::new(Self(job)))
+    }
+
+    /// It does so no more.
+    fn end(self: Arc<Self>) {
+        self.0.unlend_slot();
+        // Where it has ended already, this may be the last that is known of it.
+        trampoline::dispose(self);
+    }
+}
+
+/// A slot that is lent until the wait ends, or this goes.
+pub(super) struct Lent(First<Waits>);
 
 impl Lent {
     pub(super) fn new() -> Self {
-        Self(Lender::new())
+        Self(First::new())
     }
 
     /// The job that runs on this thread waits.
     pub(super) fn lend(&self) {
-        if self.0.get().is_none()
-            && let Some(waiter) = current::running()
+        if self.0.is_empty()
+            && let Some(waits) = Waits::begin()
+            && let Err(waits) = self.0.put(waits)
         {
-            waiter.lend_slot();
-            if let Err(waiter) = self.0.set(waiter) {
-                waiter.unlend_slot();
-            }
+            waits.end();
+        }
+    }
+
+    /// Nobody waits any more.
+    pub(super) fn give_back(&self) {
+        if let Some(waits) = self.0.take() {
+            waits.end();
         }
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(lender) = self.0.get() {
-            lender.unlend_slot();
-        }
+        self.give_back();
     }
 }
 
@@ -54,31 +74,23 @@ where
     if meta.state.is_lent() {
         return;
     }
-    let Some(waiter) = current::running() else { return };
-    let mut first = false;
-    let lender = meta.lender.get_or_init(|| {
-        first = true;
-        waiter
-    });
-    lender.lend_slot();
-    if !meta.state.lend() {
-        // It is over, or another has lent meanwhile.
-        lender.unlend_slot();
+    let Some(waits) = Waits::begin() else { return };
+    meta.note_waited_by(waits.0.incarnation());
+    if let Err(waits) = meta.lender.lend(&meta.state, waits) {
+        waits.end();
     } else if meta.state.is_to_begin() {
         meta.actor().shared.queue_awaited(meta.actor());
-    }
-    if first && meta.is_nested() {
-        // Whether it goes in before a writer depends on whether somebody waits for it.
-        meta.actor().poke(meta.class());
+        if meta.is_nested() {
+            // Whether it goes in before a writer depends on whether somebody waits for it.
+            meta.actor().poke(meta.class());
+        }
     }
 }
 
-/// The job of `meta` is answered: what was lent for it goes back.
+/// The job of `meta` is answered, or nobody waits for it any more: what was lent for it goes back.
 pub(super) fn give_back<K, C>(meta: &Meta<K, C>) {
-    if meta.state.unlend()
-        && let Some(lender) = meta.lender.get()
-    {
-        lender.unlend_slot();
+    if let Some(waits) = meta.lender.give_back(&meta.state) {
+        waits.end();
     }
 }
 

@@ -8,7 +8,8 @@ use super::counted::MaybeCounted;
 use super::fence::Fence;
 use super::job::JobRef;
 use super::kind::{CoalesceKey, LaneClass, LaneKind};
-use super::lent::Lender;
+use super::lender::Lender;
+use super::lent::Waits;
 use super::mailbox::{Mailbox, Posted};
 use crate::admission::RequestContext;
 use crate::flight::CancellationToken;
@@ -21,6 +22,9 @@ use std::ptr::{self, NonNull};
 
 /// A job that runs under no share but its own.
 pub(super) const ALONE: u64 = u64::MAX;
+
+/// Beside what a job waits for: it is over.
+const OVER: u32 = 1 << 31;
 
 /// What a job brings along when it is made.
 pub(super) struct Brought<K, C> {
@@ -69,8 +73,10 @@ pub(super) struct Meta<K, C> {
     pub(super) held: AtomicU64,
     token: OnceLock<CancellationToken>,
     /// A job that waits for this one.
-    pub(super) lender: Lender,
-    /// What this one waits for: its slot is lent as long as it is anything.
+    pub(super) lender: Lender<Waits>,
+    /// The registration whose job it is that waited last.
+    waited_by: AtomicU64,
+    /// What this one waits for: its slot is lent as long as it is anything, and it is not over.
     waits: AtomicU32,
 }
 
@@ -110,6 +116,7 @@ impl<K, C> Meta<K, C> {
             held: AtomicU64::new(0),
             token: OnceLock::new(),
             lender: Lender::new(),
+            waited_by: AtomicU64::new(0),
             waits: AtomicU32::new(0),
         }
     }
@@ -134,7 +141,7 @@ impl<K, C> Meta<K, C> {
     /// Whether nothing hangs on it whose destructor could call the host.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
-        self.brought.apart.is_none() && self.token.get().is_none() && self.lender.get().is_none()
+        self.brought.apart.is_none() && self.token.get().is_none() && self.lender.is_empty()
     }
 
     /// The lane that it is queued in or runs in at the moment.
@@ -151,6 +158,16 @@ impl<K, C> Meta<K, C> {
         self.at.load(Ordering::Relaxed)
     }
 
+    /// A job of that registration is about to wait for this one, and will say so in the cell.
+    pub(super) fn note_waited_by(&self, incarnation: u64) {
+        self.waited_by.store(incarnation, Ordering::Relaxed);
+    }
+
+    /// Whether a job of that registration waits for this one.
+    pub(super) fn is_waited_by(&self, incarnation: u64) -> bool {
+        self.state.is_lent() && self.waited_by.load(Ordering::Relaxed) == incarnation
+    }
+
     /// It waits for one more. True for the first.
     pub(super) fn begins_wait(&self) -> bool {
         // ordering: each passes on what the last one did to the word of the slots.
@@ -161,6 +178,13 @@ impl<K, C> Meta<K, C> {
     pub(super) fn ends_wait(&self) -> bool {
         // ordering: as in `begins_wait`.
         self.waits.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// It is over, and waits for nothing any more. True if it did: what was lent is to be given back, and nobody else does that.
+    pub(super) fn ends_all_waits(&self) -> bool {
+        let waits = self.waits.load(Ordering::Relaxed) != 0;
+        // ordering: as in `begins_wait`; it begins none any more.
+        waits && !matches!(self.waits.fetch_or(OVER, Ordering::AcqRel), 0 | OVER..)
     }
 
     /// Whether it runs under the share of the job that submitted it.

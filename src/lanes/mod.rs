@@ -40,6 +40,7 @@ mod keys;
 mod kind;
 #[expect(clippy::module_inception, reason = "the part is named after the executor that it is about")]
 mod lanes;
+mod lender;
 mod lent;
 mod mailbox;
 mod meta;
@@ -80,6 +81,7 @@ pub(crate) mod modelled {
     pub(crate) use super::fence::Fence;
     pub(crate) use super::first::First;
     pub(crate) use super::keys::Keys;
+    pub(crate) use super::lender::Lender;
     pub(crate) use super::mailbox::{Mailbox, Posted};
     pub(crate) use super::pool::PoolWord;
     pub(crate) use super::word::{LaneWord, NoRoom, Owes, Seen};

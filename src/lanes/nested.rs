@@ -10,13 +10,11 @@
 #![forbid(unsafe_code)]
 
 use super::actor::Actor;
-use super::cancel::Cancels;
 use super::cell::JobPhase;
 use super::kind::LaneKind;
 use super::meta::Meta;
 use super::order::View;
 use super::queue::{Entry, Queues};
-use crate::sync::Arc;
 
 /// What comes of a look at them.
 pub(super) enum Nested<K, C> {
@@ -52,9 +50,7 @@ impl<K, C> Actor<K, C> {
 
     /// Whether a job waits for it under whose share it is to run, and that share is young enough to go before a writer.
     fn is_waited_for(&self, meta: &Meta<K, C>, view: &View) -> bool {
-        let shares =
-            |waiter: &Arc<dyn Cancels>| waiter.incarnation() == self.incarnation && waiter.state().is_running();
         let is_young = view.now.saturating_sub(meta.brought.share) < view.limits.stuck_after;
-        is_young && meta.lender.get().is_some_and(shares)
+        is_young && meta.is_waited_by(self.incarnation)
     }
 }

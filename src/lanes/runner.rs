@@ -293,6 +293,9 @@ where
         meta.actor().cost.fetch_add(share::cost(shared.config.quantum, took), Ordering::Relaxed);
     }
     shared.slots.end(slot, Some(meta.class()));
+    if meta.ends_all_waits() {
+        shared.pool.unlend();
+    }
     let alone = job::is_alone(job);
     if alone {
         meta.state.finish_alone();

@@ -1,7 +1,7 @@
 //! Models of what surrounds the admission word: the cell of a job, the word of the slots, the coalesce bits.
 
 use super::check;
-use crate::lanes::modelled::{Cancelled, Fence, First, JobState, Keys, Mailbox, PoolWord, Posted};
+use crate::lanes::modelled::{Cancelled, Fence, First, JobState, Keys, Lender, Mailbox, PoolWord, Posted};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal};
@@ -343,5 +343,38 @@ fn what_a_job_waits_for_is_let_go_of_once_by_who_takes_it_or_looks_last() {
         assert!(taken.is_some() || looked.contains(&true), "somebody has it");
         drop(taken);
         assert_eq!(there.load(Ordering::Acquire), 0, "nothing of it is kept");
+    });
+}
+
+/// A job lends while it waits, beside the end of what it waits for, and gives up; then another waits: each gives back what it lent.
+#[test]
+fn what_is_lent_is_given_back_once_whoever_ends_the_wait() {
+    /// Something that is lent as long as this is counted.
+    struct Waits(Arc<AtomicU64>);
+    impl Waits {
+        fn begin(lent: &Arc<AtomicU64>) -> Arc<Self> {
+            lent.fetch_add(1, Ordering::AcqRel);
+            Arc::new(Self(lent.clone()))
+        }
+        fn end(self: Arc<Self>) {
+            assert!(self.0.fetch_sub(1, Ordering::AcqRel) > 0, "given back twice");
+        }
+    }
+    check(|| {
+        let (lent, job) = (Arc::new(AtomicU64::new(0)), Arc::new((JobState::new(), Lender::<Waits>::new())));
+        assert!(job.0.claim() && job.0.start());
+        let ends = job.clone();
+        let ender = spawn(move || {
+            ends.0.finish();
+            ends.1.give_back(&ends.0).into_iter().for_each(Waits::end);
+        });
+        for _ in 0..2 {
+            let _ = job.1.lend(&job.0, Waits::begin(&lent)).map_err(Waits::end);
+            job.1.give_back(&job.0).into_iter().for_each(Waits::end);
+        }
+        let _ = job.1.lend(&job.0, Waits::begin(&lent)).map_err(Waits::end);
+        ender.join().unwrap();
+        assert_eq!(lent.load(Ordering::Acquire), 0, "something is lent for what is over");
+        assert!(job.1.is_empty());
     });
 }

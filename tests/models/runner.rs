@@ -82,6 +82,7 @@ const BOTH: &[Seeded] = &[
         "lanes.fence_taken_under_looks",
         "models::lanes_cells::what_a_job_waits_for_is_let_go_of_once_by_who_takes_it_or_looks_last",
     ),
+    ("lanes.lent_before_it_is_noted", "models::lanes_cells::what_is_lent_is_given_back_once_whoever_ends_the_wait"),
     ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
     ("lanes.alone_without_look", "models::lanes_cells::who_has_a_job_alone_finds_what_others_did_before"),
     ("lanes.adopt_without_look", "models::lanes_cells::who_follows_is_answered_once_or_runs_itself"),
