@@ -257,7 +257,41 @@ fn of_publications_that_come_faster_than_they_are_built_none_is_refused() {
     assert!(world.publisher.health().len() <= 2, "those that have not begun are one");
     world.publisher.publish(&0, ["b"]).unwrap();
     world.runtime.drive_all();
-    assert!(world.shown().ends_with('b'), "{}", world.shown());
+    assert_eq!((world.shown().len(), world.shown().ends_with('b')), (2 * 1_101 - 1, true), "each was looked at");
+    assert!(world.lanes.is_idle(&0) && world.publisher.health().is_empty());
+    for _ in 0..5_000 {
+        assert_eq!(world.publisher.publish(&0, ["a"]), Ok(()));
+    }
+    world.runtime.drive_all();
+    assert_eq!(world.shown(), "everything", "what is owed does not grow without end");
+}
+
+#[test]
+fn builds_that_wait_to_be_installed_are_bounded_and_count_as_nothing_else() {
+    let world = world(Driver::Inline, Box::new(|_, _| Ok(())));
+    let gate = support::Gate::default();
+    let at = gate.clone();
+    let read = world.lanes.submit(&0, world.lanes.future(LaneKind::PureRead, move |_| at));
+    for _ in 0..1_023 {
+        world.publisher.publish(&0, ["a"]).unwrap();
+        world.runtime.drive_all();
+    }
+    assert!(matches!(world.publisher.publish(&0, ["b"]), Err(LaneError::Backpressure(_))));
+    let hold = support::Gate::default();
+    let at = hold.clone();
+    let status = world.lanes.submit(&0, world.lanes.future(LaneKind::SerialLspStatus, move |_| at));
+    world.runtime.drive_all();
+    let build = world.lanes.submit(&0, world.lanes.heavy(|_| (), |_, ()| ()));
+    world.runtime.drive_all();
+    let counts = world.lanes.actor(&0).unwrap().counts();
+    let running = (counts.reads, counts.status, counts.heavy, counts.writers, counts.commits);
+    assert_eq!(running, (1, 1, 1_023, 0, 0), "the build waits, and takes nobody's place");
+    assert!(!build.is_resolved() && !status.is_resolved());
+    gate.open();
+    hold.open();
+    world.runtime.drive_all();
+    assert!(read.is_resolved() && status.is_resolved() && build.is_resolved());
+    assert_eq!((world.shown().len(), world.discarded.load(Ordering::SeqCst)), (2 * 1_023 - 1, 1_022));
     assert!(world.lanes.is_idle(&0) && world.publisher.health().is_empty());
 }
 

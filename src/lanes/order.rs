@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 use super::kind::{LANES, LaneKind, LaneOrder};
-use super::word::Seen;
+use super::word::{RUNNING_MAX, Seen};
 use smallvec::SmallVec;
 
 /// Reads that one writer lets by, per read that may run at once, while both flood.
@@ -93,7 +93,8 @@ impl View {
         match lane {
             LaneKind::PureRead => lets_read(&self.limits, self.seen),
             LaneKind::SerialLspStatus => status == 0 && capacity,
-            LaneKind::HeavyInit => true,
+            // Builds beside the actor are counted among them.
+            LaneKind::HeavyInit => running(LaneKind::HeavyInit) < RUNNING_MAX,
             LaneKind::Mutating => !self.has_readers(),
             LaneKind::MaintenanceCommit => running(LaneKind::MaintenanceCommit) == 0,
         }

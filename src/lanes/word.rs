@@ -392,11 +392,19 @@ impl LaneWord {
         })
     }
 
-    /// Somebody builds beside the actor, which is not idle until `release`. Holds the epoch; `None` if the actor is closed.
-    pub(crate) fn begin_detached(&self) -> Option<bool> {
+    /// Somebody builds beside the actor, which is not idle until `release`. Holds the epoch.
+    pub(crate) fn begin_detached(&self) -> Result<bool, NoRoom> {
         self.update(|word| {
-            let full = (word >> HEAVY_SHIFT) & COUNT == COUNT;
-            if word & CLOSED != 0 || full { Err(None) } else { Ok((word + HEAVY, Some(Seen(word).epoch()))) }
+            let seen = Seen(word);
+            if seen.is_fatal() {
+                Err(Err(NoRoom::Fatal))
+            } else if seen.is_closed() {
+                Err(Err(NoRoom::Closed))
+            } else if seen.running(LaneKind::HeavyInit) == RUNNING_MAX {
+                Err(Err(NoRoom::Full(RUNNING_MAX as u32)))
+            } else {
+                Ok((word + HEAVY, Ok(seen.epoch())))
+            }
         })
     }
 

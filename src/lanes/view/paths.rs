@@ -6,6 +6,9 @@
 use crate::sync::Arc;
 use std::fmt;
 
+/// Beyond so many sets everything is looked at: what cannot be published for long must not grow.
+const SETS_MAX: usize = 4_096;
+
 /// What has changed since the view was last published: some paths, or everything. The union of all that was asked for.
 pub struct PublishPaths<P> {
     /// None: everything.
@@ -35,11 +38,17 @@ impl<P> PublishPaths<P> {
         if set.is_empty() {
             return self.sets.take();
         }
-        if let Some(sets) = &mut self.sets {
-            sets.push(set);
-            return None;
+        match &mut self.sets {
+            Some(sets) if sets.len() < SETS_MAX => {
+                sets.push(set);
+                None
+            }
+            _ => {
+                let mut unneeded = self.sets.take().unwrap_or_default();
+                unneeded.push(set);
+                Some(unneeded)
+            }
         }
-        Some(vec![set])
     }
 
     /// Whether everything is to be looked at.

@@ -15,8 +15,8 @@ use std::time::Duration;
 pub(super) struct Publication {
     pub(super) number: u64,
     pub(super) incarnation: u64,
-    /// Its number among those of its actor.
-    pub(super) generation: u64,
+    /// Its number among those of its actor. It rises while the publication has not begun, and takes over what is asked for.
+    generation: AtomicU64,
     pub(super) begun: u64,
     phase: AtomicU64,
     phase_begun: AtomicU64,
@@ -25,7 +25,16 @@ pub(super) struct Publication {
 impl Publication {
     pub(super) fn new(number: u64, incarnation: u64, generation: u64, now: u64) -> Self {
         let (phase, phase_begun) = (AtomicU64::new(0), AtomicU64::new(now));
-        Self { number, incarnation, generation, begun: now, phase, phase_begun }
+        Self { number, incarnation, generation: AtomicU64::new(generation), begun: now, phase, phase_begun }
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// It has not begun, and stands for a newer one too, says who holds what the actor is owed.
+    pub(super) fn takes_over(&self, generation: u64) {
+        self.generation.store(generation, Ordering::Release);
     }
 
     pub(super) fn enter(&self, phase: PublishPhase, now: u64) {
@@ -89,7 +98,7 @@ impl<C> PublishCx<C> {
     /// Whether a newer publication has taken its place.
     #[must_use]
     pub fn is_superseded(&self) -> bool {
-        self.newest.load(Ordering::Acquire) != self.publication.generation
+        self.newest.load(Ordering::Acquire) != self.publication.generation()
     }
 
     /// Enters a phase.

@@ -12,15 +12,17 @@ use super::paths::{PublishPaths, PublishPhase};
 use super::publication::{Publication, PublicationHealth, PublishCx};
 use crate::flight::{catch, contained, drop_contained};
 use crate::lanes::actor::Actor;
-use crate::lanes::answer::LaneError;
-use crate::lanes::kind::LaneKind;
+use crate::lanes::answer::{LaneBackpressure, LaneError, QueueScope};
+use crate::lanes::kind::{LaneClass, LaneKind};
 use crate::lanes::lanes::Lanes;
+use crate::lanes::word::NoRoom;
 use crate::lanes::work::{Call, LaneJob};
-use crate::runtime::{Job, Place, Priority};
+use crate::runtime::{Job, Place, Priority, TimerHandle};
 use crate::sync::map::HashMap;
 use crate::sync::stat::{AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, mutant};
+use crate::sync::{Arc, Mutex, OnceLock, Weak, mutant};
 use ahash::RandomState;
+use std::any::Any;
 use std::error::Error;
 use std::fmt;
 use std::hash::Hash;
@@ -78,6 +80,10 @@ struct Owed<P> {
     paths: PublishPaths<P>,
     /// The wait before the next try.
     retry: Duration,
+    /// The publication that has not begun: what is asked for meanwhile is its own, too.
+    queued: Option<Arc<Publication>>,
+    /// The one that has failed and waits to be tried again, for who drops it.
+    again: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The publications of one actor.
@@ -89,12 +95,12 @@ struct ViewCell<P> {
 
 impl<P> ViewCell<P> {
     fn new() -> Self {
-        let owed = Owed { paths: PublishPaths::new(), retry: RETRY.0 };
+        let owed = Owed { paths: PublishPaths::new(), retry: RETRY.0, queued: None, again: None };
         Self { newest: Arc::new(AtomicU64::new(0)), owed: Mutex::new(owed) }
     }
 
     fn is_newest(&self, publication: &Publication) -> bool {
-        self.newest.load(Ordering::Acquire) == publication.generation
+        self.newest.load(Ordering::Acquire) == publication.generation()
     }
 
     /// The newest publication takes what is owed for its own.
@@ -159,17 +165,20 @@ where
     C: Send + Sync + 'static,
     V: View<C>,
 {
-    /// A publisher of `view` for the actors of `lanes`. An executor has one: a second one is refused where the first has published.
+    /// A publisher of `view` for the actors of `lanes`. An executor has one: a second one, whose paths are of another type, is refused
+    /// where the first has published.
     pub fn new(lanes: &Lanes<K, C>, view: V) -> Self {
         let going_on = HashMap::with_hasher(RandomState::with_seeds(1, 2, 3, 4));
         Self { lanes: lanes.clone(), inner: Arc::new(Inner { view, numbers: AtomicU64::new(1), going_on }) }
     }
 
     /// Has the view of an actor published again: what of it has changed is named by `paths`, none for everything. Returns once that
-    /// is under way; whatever happens to this publication, what it was to look at is looked at by the next.
+    /// is under way; whatever happens to this publication, what it was to look at is looked at by the next. One that is queued and has
+    /// not begun takes over what is asked for meanwhile.
     ///
     /// # Errors
-    /// Why the actor takes nothing any more, or that it is not registered.
+    /// Why the actor takes nothing any more, or that it is not registered; or [`LaneError::Backpressure`] if 1,023 builds of it go on
+    /// or wait to be installed.
     pub fn publish(&self, key: &K, paths: impl IntoIterator<Item = V::Path>) -> Result<(), LaneError> {
         let Some(actor) = self.lanes.actor(key) else { return Err(LaneError::NotRegistered) };
         let set: Arc<[V::Path]> = paths.into_iter().collect();
@@ -177,14 +186,30 @@ where
         else {
             return Err(LaneError::Coalesced);
         };
-        let (generation, unneeded) = {
+        let actor = actor.actor;
+        let (epoch, publication, unneeded) = {
             let mut owed = cell.owed.lock();
+            let epoch = match &owed.queued {
+                Some(_) if actor.word.look().is_closed() => return Err(actor.why_closed()),
+                Some(_) => None,
+                None => Some(actor.word.begin_detached().map_err(|no_room| refusal(&actor, no_room))?),
+            };
             owed.retry = RETRY.0;
-            let unneeded = owed.paths.add(set);
-            (cell.newest.fetch_add(1, Ordering::AcqRel) + 1, unneeded)
+            let generation = cell.newest.fetch_add(1, Ordering::AcqRel) + 1;
+            let publication = owed.queued.get_or_insert_with(|| {
+                let number = self.inner.numbers.fetch_add(1, Ordering::Relaxed);
+                Arc::new(Publication::new(number, actor.incarnation, generation, actor.shared.now()))
+            });
+            publication.takes_over(generation);
+            let publication = publication.clone();
+            (epoch, publication, (owed.paths.add(set), owed.again.take()))
         };
         drop_contained(unneeded);
-        start(self.inner.clone(), actor.actor, cell, generation)
+        if let Some(epoch) = epoch {
+            let shown = Shown::new(&self.inner, publication, &cell.newest);
+            build_soon(Arc::new(Going { inner: self.inner.clone(), actor, cell, shown, epoch }));
+        }
+        Ok(())
     }
 
     /// The publications that go on, by number. A look: it waits for nothing and cancels nothing.
@@ -193,11 +218,47 @@ where
         let now = self.lanes.shared().now();
         let pin = self.inner.going_on.pin();
         let of = |(publication, newest): &(Arc<Publication>, Arc<AtomicU64>)| {
-            publication.health(newest.load(Ordering::Acquire) != publication.generation, now)
+            publication.health(newest.load(Ordering::Acquire) != publication.generation(), now)
         };
         let mut all: Vec<_> = pin.values().map(of).collect();
         all.sort_by_key(|publication| publication.number);
         all
+    }
+}
+
+/// As long as this is there, `health` tells of a publication.
+struct Shown<V> {
+    inner: Weak<Inner<V>>,
+    publication: Arc<Publication>,
+}
+
+impl<V> Shown<V> {
+    fn new(inner: &Arc<Inner<V>>, publication: Arc<Publication>, newest: &Arc<AtomicU64>) -> Arc<Self> {
+        inner.going_on.pin().insert(publication.number, (publication.clone(), newest.clone()));
+        Arc::new(Self { inner: Arc::downgrade(inner), publication })
+    }
+}
+
+impl<V> Drop for Shown<V> {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.going_on.pin().remove(&self.publication.number);
+        }
+    }
+}
+
+/// Why no build is begun.
+fn refusal<K, C>(actor: &Actor<K, C>, no_room: NoRoom) -> LaneError
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    match no_room {
+        NoRoom::Closed => actor.why_closed(),
+        NoRoom::Fatal => LaneError::Fatal,
+        NoRoom::Full(depth) => {
+            LaneError::Backpressure(LaneBackpressure::new(LaneClass::Interactive, QueueScope::Actor, depth, depth))
+        }
     }
 }
 
@@ -211,8 +272,24 @@ where
     inner: Arc<Inner<V>>,
     actor: Arc<Actor<K, C>>,
     cell: Arc<ViewCell<V::Path>>,
-    publication: Arc<Publication>,
+    shown: Arc<Shown<V>>,
     epoch: bool,
+}
+
+impl<K, C, V> Going<K, C, V>
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    V: View<C>,
+{
+    fn publication(&self) -> &Arc<Publication> {
+        &self.shown.publication
+    }
+
+    /// It takes over no more.
+    fn begin(&self, owed: &mut Owed<V::Path>) {
+        owed.queued.take_if(|queued| Arc::ptr_eq(queued, self.publication()));
+    }
 }
 
 impl<K, C, V> Drop for Going<K, C, V>
@@ -222,7 +299,8 @@ where
     V: View<C>,
 {
     fn drop(&mut self) {
-        self.inner.going_on.pin().remove(&self.publication.number);
+        // It may never have begun.
+        self.begin(&mut self.cell.owed.lock());
         let owes = self.actor.word.release(LaneKind::HeavyInit, false, self.epoch);
         self.actor.settle(owes);
     }
@@ -252,26 +330,6 @@ where
     }
 }
 
-fn start<K, C, V>(
-    inner: Arc<Inner<V>>,
-    actor: Arc<Actor<K, C>>,
-    cell: Arc<ViewCell<V::Path>>,
-    generation: u64,
-) -> Result<(), LaneError>
-where
-    K: Send + Sync + 'static,
-    C: Send + Sync + 'static,
-    V: View<C>,
-{
-    let Some(epoch) = actor.word.begin_detached() else { return Err(actor.why_closed()) };
-    let number = inner.numbers.fetch_add(1, Ordering::Relaxed);
-    let now = actor.shared.now();
-    let publication = Arc::new(Publication::new(number, actor.incarnation, generation, now));
-    inner.going_on.pin().insert(number, (publication.clone(), cell.newest.clone()));
-    build_soon(Arc::new(Going { inner, actor, cell, publication, epoch }));
-    Ok(())
-}
-
 fn build_soon<K, C, V>(going: Arc<Going<K, C, V>>)
 where
     K: Send + Sync + 'static,
@@ -289,13 +347,16 @@ where
     C: Send + Sync + 'static,
     V: View<C>,
 {
-    if !going.cell.is_newest(&going.publication) || going.actor.word.look().is_closed() {
-        return;
-    }
-    let paths = going.cell.owed.lock().paths.clone();
+    let paths = {
+        let mut owed = going.cell.owed.lock();
+        going.begin(&mut owed);
+        let goes = going.cell.is_newest(going.publication()) && !going.actor.word.look().is_closed();
+        goes.then(|| owed.paths.clone())
+    };
+    let Some(paths) = paths else { return };
     let cx = PublishCx {
         context: going.actor.context.clone(),
-        publication: going.publication.clone(),
+        publication: going.publication().clone(),
         newest: going.cell.newest.clone(),
         spawner: going.actor.shared.spawner.clone(),
     };
@@ -304,7 +365,7 @@ where
     match built {
         Ok(Ok(built)) => install(going, built),
         Ok(Err(PublishError::Superseded)) => {}
-        Ok(Err(PublishError::Failed(_))) | Err(_) => retry(going),
+        Ok(Err(PublishError::Failed(_))) | Err(_) => retry(&going),
     }
 }
 
@@ -316,12 +377,12 @@ where
     V: View<C>,
 {
     let actor = going.actor.clone();
-    going.publication.enter(PublishPhase::Install, actor.shared.now());
-    let number = going.publication.number;
+    going.publication().enter(PublishPhase::Install, actor.shared.now());
+    let number = going.publication().number;
     let mut assembly = Assembly { going, built: Some(built) };
     let call = Call(move |_: &crate::lanes::LaneCx<K, C>| {
         let going = assembly.going.clone();
-        if going.cell.commit(&going.publication)
+        if going.cell.commit(going.publication())
             && let Some(built) = assembly.built.take()
         {
             going.inner.view.install(&going.actor.context, built);
@@ -331,20 +392,78 @@ where
     actor.submit_intent(job.named(number, "view publication"));
 }
 
-/// It has failed: tried again after a while, unless a newer one comes before.
-fn retry<K, C, V>(going: Arc<Going<K, C, V>>)
+/// What waits to be tried again: nothing of the actor runs for it meanwhile. Who drops it has it not tried again.
+struct Again<V> {
+    _shown: Arc<Shown<V>>,
+    timer: OnceLock<TimerHandle>,
+}
+
+impl<V> Drop for Again<V> {
+    fn drop(&mut self) {
+        if let Some(timer) = self.timer.get() {
+            timer.cancel();
+        }
+    }
+}
+
+/// It has failed: tried again after a while, unless a newer one comes before, or the actor goes. Where no timer can be had it is made
+/// up for by the next.
+fn retry<K, C, V>(going: &Going<K, C, V>)
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
     V: View<C>,
 {
+    let shared = &going.actor.shared;
+    if shared.spawner.may_wait().is_err() {
+        return;
+    }
+    let again = Arc::new(Again { _shown: going.shown.clone(), timer: OnceLock::new() });
     let delay = {
         let mut owed = going.cell.owed.lock();
+        if !going.cell.is_newest(going.publication()) {
+            return;
+        }
+        owed.again = Some(again.clone());
         let delay = owed.retry;
         owed.retry = (delay * 2).min(RETRY.1);
         delay
     };
-    let shared = going.actor.shared.clone();
-    going.publication.enter(PublishPhase::RetryWait, shared.now());
-    shared.spawner.after(delay, Job::new(move || build_soon(going)));
+    going.publication().enter(PublishPhase::RetryWait, shared.now());
+    let (inner, actor, cell) = (going.inner.clone(), Arc::downgrade(&going.actor), Arc::downgrade(&going.cell));
+    let shown = Arc::downgrade(&going.shown);
+    let job = Job::new(move || {
+        if let (Some(actor), Some(cell), Some(shown)) = (actor.upgrade(), cell.upgrade(), shown.upgrade()) {
+            begin_again(inner, actor, cell, shown);
+        }
+    });
+    let _ = again.timer.set(shared.spawner.after_at(Place::workers(Priority::Critical), delay, job));
+}
+
+/// It is time to try again, if it is the newest still.
+fn begin_again<K, C, V>(
+    inner: Arc<Inner<V>>,
+    actor: Arc<Actor<K, C>>,
+    cell: Arc<ViewCell<V::Path>>,
+    shown: Arc<Shown<V>>,
+) where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    V: View<C>,
+{
+    let (waited, epoch) = {
+        let mut owed = cell.owed.lock();
+        if !cell.is_newest(&shown.publication) {
+            return;
+        }
+        let epoch = actor.word.begin_detached();
+        if epoch.is_ok() {
+            owed.queued = Some(shown.publication.clone());
+        }
+        (owed.again.take(), epoch)
+    };
+    drop(waited);
+    if let Ok(epoch) = epoch {
+        build_soon(Arc::new(Going { inner, actor, cell, shown, epoch }));
+    }
 }
