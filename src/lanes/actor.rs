@@ -53,6 +53,8 @@ pub(super) struct Actor<K, C> {
     pub(super) grants: Grants,
     /// It stands among those whose maintenance has waited its age.
     pub(super) aged: AtomicBool,
+    /// Its maintenance has waited its age, and could not run when the turn last looked.
+    overdue: AtomicBool,
     /// Why it is closed: an index of [`Actor::why_closed`].
     closed_for: AtomicU64,
     room: OnceLock<Box<Room>>,
@@ -113,6 +115,7 @@ where
             cost: AtomicU64::new(0),
             grants: Grants::new(),
             aged: AtomicBool::new(false),
+            overdue: AtomicBool::new(false),
             closed_for: AtomicU64::new(0),
             room: OnceLock::new(),
             kept: First::new(),
@@ -172,6 +175,17 @@ where
         }
         if let Some(class) = owes.ticket {
             self.shared.queue_at(self.clone(), class, front);
+            // Of what it had to wait for something is over: it is not to stand in line for as long again.
+            if class == LaneClass::Maintenance && self.overdue.load(Ordering::Relaxed) {
+                self.shared.queue_aged(self);
+            }
+        }
+    }
+
+    /// Notes whether its maintenance has waited its age. For who has the turn, which publishes it when it is left.
+    pub(super) fn note_overdue(&self, overdue: bool) {
+        if self.overdue.load(Ordering::Relaxed) != overdue {
+            self.overdue.store(overdue, Ordering::Relaxed);
         }
     }
 

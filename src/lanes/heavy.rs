@@ -49,6 +49,10 @@ impl Grants {
         self.0.load(Ordering::Relaxed) == 0
     }
 
+    fn has(&self, class: LaneClass, permit: Permit) -> bool {
+        self.0.load(Ordering::Relaxed) & bit(class, permit) != 0
+    }
+
     /// Notes one, for who hands it over and then has the actor looked at.
     fn note(&self, class: LaneClass, permit: Permit) {
         // ordering: pairs with `take`: what the last holder of the permit did is visible to the next.
@@ -57,7 +61,7 @@ impl Grants {
 
     fn take(&self, class: LaneClass, permit: Permit) -> bool {
         let bit = bit(class, permit);
-        self.0.load(Ordering::Relaxed) & bit != 0 && self.0.fetch_and(!bit, Ordering::AcqRel) & bit != 0
+        self.has(class, permit) && self.0.fetch_and(!bit, Ordering::AcqRel) & bit != 0
     }
 }
 
@@ -168,9 +172,20 @@ where
         }
     }
 
+    /// Passes on what was handed to builds of a class that others here go before. For who has the turn.
+    pub(super) fn pass_on(&self, lines: &mut Lines, class: LaneClass) {
+        if kinds(class).iter().any(|permit| self.grants.has(class, *permit)) {
+            self.shared.heavy.let_go(self, lines, class);
+        }
+    }
+
     /// A permit has come to this actor.
     fn granted(self: &Arc<Self>, class: LaneClass, permit: Permit) {
         self.grants.note(class, permit);
-        self.poke(class);
+        match class {
+            LaneClass::Interactive => self.poke(class),
+            // In line with other maintenance it would keep it from an interactive build, for as long as that line is not looked at.
+            LaneClass::Maintenance => self.shared.queue_awaited(self),
+        }
     }
 }

@@ -321,13 +321,16 @@ where
         queues.flood_before = queues.flood;
         let builds = [view.interactive, view.maintenance].map(|heads| heads[LaneKind::HeavyInit as usize].is_some());
         self.leave_lines(&mut queues.lines, builds);
+        let aged = view.maintenance_is_aged();
+        self.note_overdue(aged);
+        if !aged && seen.queued(LaneClass::Interactive) > 0 {
+            self.pass_on(&mut queues.lines, LaneClass::Maintenance);
+        }
         let kept_out = match self.admit_nested(queues, &view, true, outside) {
             Ok(decision) => return decision,
             Err(until) => until,
         };
-        if view.maintenance_is_aged()
-            && let Some(decision) = self.maintenance(queues, &view, visit, outside, true)
-        {
+        if aged && let Some(decision) = self.maintenance(queues, &view, visit, outside, true) {
             return decision;
         }
         if *credit <= 0 && !visit.alone && seen.queued(LaneClass::Interactive) > 0 && visit.place.is_none() {
