@@ -19,8 +19,8 @@ const CELL_BITS: std::ops::RangeInclusive<u32> = if cfg!(shardrun_loom) { 1..=3 
 /// The most, if so many slots are expected.
 const MOST_BITS: u32 = if cfg!(shardrun_loom) { 3 } else { 16 };
 
-/// Slots for each cell from which on a part is too narrow.
-const FULL: usize = 5;
+/// Slots for each cell from which on a part is too narrow. A node costs a look one more wait for memory, and as much memory as ten cells.
+const FULL: usize = 1;
 /// Cells for each slot from which on it is too wide.
 const EMPTY: usize = 32;
 /// Cells for each slot in one that is made anew.
