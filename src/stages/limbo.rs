@@ -86,7 +86,7 @@ impl<G> Limbo<G> {
     }
 
     /// Drops the entries of ripe bags.
-    fn empty_ripe(&self) {
+    pub(crate) fn empty_ripe(&self) {
         // As many as are there now: each is looked at once.
         for _ in 0..self.closed.len() {
             let Some(bag) = take(&self.closed) else { return };

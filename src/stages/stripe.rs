@@ -59,6 +59,11 @@ impl<H: Host> Stripe<H> {
         self.limbo.put_all(retired.into_iter().map(|Retired(revision)| Garbage::Revision(revision)));
     }
 
+    /// Drops what no pinned reader can hold any more. Outside every section and pin.
+    pub(crate) fn empty(&self) {
+        self.limbo.empty_ripe();
+    }
+
     /// Keeps a retired revision until no pinned reader can hold it. Outside every section and pin.
     pub(crate) fn retire(&self, Retired(revision): Retired<Revision<H>>) {
         self.limbo.put(Garbage::Revision(revision));

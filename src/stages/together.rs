@@ -105,6 +105,10 @@ impl<'a, H: Host> Edits<'a, H> {
             return edits;
         }
         edits.number(slots, wanted);
+        // What a batch before has replaced goes now rather than after this one: its memory is then that of the new revisions.
+        if let Some(slot) = slots.iter().flatten().next() {
+            slot.stripe.empty();
+        }
         for (at, (slot, wanted)) in slots.iter().zip(wanted).enumerate() {
             if let Ok(slot) = slot
                 && let named = &mut edits.files[wanted.file]
