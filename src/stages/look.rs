@@ -79,6 +79,11 @@ pub(crate) fn needed<H: Host>(slot: &Arc<Slot<H>>, pinned: &Guard) -> Option<Nee
 /// What a request finds in the slot of its file.
 #[inline]
 fn at_once<H: Host>(slot: &Arc<Slot<H>>, stage: Stage, clock: &Clock, pinned: &Guard) -> Found<H> {
+    if stage == Stage::Source
+        && let Some(source) = slot.versions.head(pinned).and_then(Revision::settled_source)
+    {
+        return Found::Answer(StageValue::Source(source.clone()));
+    }
     match slot.versions.visible(clock, pinned) {
         Some(seen) => match answer_at_once(&seen, stage, clock) {
             Some(value) => Found::Answer(value),

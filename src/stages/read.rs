@@ -36,7 +36,7 @@ impl<H: Host> Stages<H> {
     /// Source of the file's current generation, if it is there.
     pub fn try_get_source(&self, file: &H::File) -> Option<Arc<H::Source>> {
         let clock = &self.core().shared.clock;
-        self.read(file, |revision| revision.published(clock).map(|(source, _)| source.clone()))
+        self.with_slot(file, |slot, pinned| slot.source(clock, pinned).cloned())
     }
 
     /// Calls `f` with Source of the file's current generation, if it is there, without counting a reference: for many threads that
@@ -49,10 +49,9 @@ impl<H: Host> Stages<H> {
         let clock = &core.shared.clock;
         let hash = core.stripes.hash(file).ok()?;
         let pinned = epoch::pin();
-        let visible = |slot: &Arc<Slot<H>>| slot.versions.visible(clock, &pinned);
+        let source = |slot: &Arc<Slot<H>>| slot.source(clock, &pinned);
         // Comparing is the host's code.
-        let seen = catch(|| core.worlds.now(&pinned).table.look(hash, file, &pinned, visible)).ok().flatten()?;
-        let (source, _) = seen.published(clock)?;
+        let source = catch(|| core.worlds.now(&pinned).table.look(hash, file, &pinned, source)).ok().flatten()?;
         Some(f(source))
     }
 

@@ -79,6 +79,22 @@ impl<H: Host> Slot<H> {
         self.world() < self.shared().world.get()
     }
 
+    /// Source of the visible revision, if it is there.
+    #[inline]
+    pub(crate) fn source<'g>(&self, clock: &Clock, pinned: &'g Guard) -> Option<&'g Arc<H::Source>> {
+        // Most stand as they were published, and then nothing else of the revision is read.
+        match self.versions.head(pinned)?.settled_source() {
+            Some(source) => Some(source),
+            None => self.source_of_visible(clock, pinned),
+        }
+    }
+
+    /// Apart, since few are on their way.
+    #[inline(never)]
+    fn source_of_visible<'g>(&self, clock: &Clock, pinned: &'g Guard) -> Option<&'g Arc<H::Source>> {
+        self.versions.visible(clock, pinned)?.0.published(clock).map(|(source, _)| source)
+    }
+
     /// The visible revision, if the file has one.
     pub(crate) fn visible<'g>(&self, pinned: &'g Guard) -> Option<Seen<'g, Revision<H>>> {
         self.versions.visible(self.clock(), pinned)

@@ -116,6 +116,13 @@ impl Stamp {
         if word == COMMITTING { self.help(COMMITTING, clock, helper_behind_exchange) } else { word }
     }
 
+    /// Whether it bears its final value. What the one who gave it had seen is seen by who is told so.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        // ordering: pairs with `help`. If that came first, its release shows what came before; else the caller looks another way.
+        self.0.load(Ordering::Acquire) >= FIRST
+    }
+
     /// The stamp of what the caller has seen done elsewhere, for which the word alone says nothing: helps it to its clock value.
     #[inline]
     pub(crate) fn resolve_done(&self, clock: &Clock) -> u64 {

@@ -203,7 +203,8 @@ impl<R: Version> Versions<R> {
         }
     }
 
-    /// The head, inside the section, where no installing revision can stand.
+    /// The head, which may be installing: but for inside the section, where no such revision can stand.
+    #[inline]
     pub(crate) fn head<'g>(&self, _pinned: &'g Guard) -> Option<&'g R> {
         let head = self.head.load(Ordering::Acquire);
         // SAFETY: as in `visible`.
