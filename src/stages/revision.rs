@@ -28,12 +28,17 @@ pub(crate) struct Life {
 }
 
 /// One generation of one file. What a look at a Source that is done reads stands first, 32 bytes in one row: on one cache line more often
-/// than not.
+/// than not; and what the opening of a gate reads stands together, from the link to the word of Analysis.
 #[repr(C)]
 pub(crate) struct Revision<H: Host> {
     /// When Source was published, once it is done.
     publication: Stamp,
     pub(crate) source: StageFlight<H::Source, H, First>,
+    pub(crate) demand: Demand,
+    pub(crate) origins: Origins,
+    pub(crate) slot: Weak<Slot<H>>,
+    /// The text that an edit gave; it stands until the file is closed or edited anew.
+    pub(crate) text: Option<Arc<H::Text>>,
     link: Link<Self>,
     /// Why it ends, noted before it does: see [`Revision::reason`].
     reason: AtomicU32,
@@ -44,13 +49,8 @@ pub(crate) struct Revision<H: Host> {
     pub(crate) life: Life,
     /// 0 for the stub that stands in for a predecessor where there is none, and for the mark of a removal.
     pub(crate) generation: u64,
-    pub(crate) slot: Weak<Slot<H>>,
-    /// The text that an edit gave; it stands until the file is closed or edited anew.
-    pub(crate) text: Option<Arc<H::Text>>,
-    pub(crate) demand: Demand,
-    pub(crate) origins: Origins,
-    pub(crate) analysis: StageFlight<H::Analysis, H, ()>,
     pub(crate) artifacts: Artifacts<H>,
+    pub(crate) analysis: StageFlight<H::Analysis, H, ()>,
     pub(crate) ready: ReadyArtifacts<H>,
     /// Those who wait for its Analysis from other files, if there are any.
     pub(crate) consumers: Place<Consumers<H>>,

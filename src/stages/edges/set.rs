@@ -40,15 +40,16 @@ pub(crate) struct Blocker<H: Host> {
     pub(crate) edge: Place<Edge<H>>,
 }
 
-/// The dependencies of one generation.
+/// The dependencies of one generation. What an answer reads stands first.
+#[repr(C)]
 pub(crate) struct DependencySet<H: Host> {
-    pub(crate) tag: Tag,
+    pub(crate) gate: Gate,
     pub(crate) owner: Weak<Slot<H>>,
+    pub(crate) tag: Tag,
     /// In the order of the slots' addresses, each once.
     forward: Box<[Forward<H>]>,
     /// In the same order.
     pub(crate) blockers: Box<[Blocker<H>]>,
-    pub(crate) gate: Gate,
 }
 
 /// Slots in the order of their addresses, each once.
