@@ -5,7 +5,8 @@ mod host;
 
 use host::{Act, Files, driven, threads};
 use shardrun::{
-    Budget, Handle, Host, Moved, Pool, Request, RequestContext, Runtime, Stage, StageCx, StageError, Stages,
+    Budget, Dependencies, FailureCause, Handle, Host, Moved, Pool, Request, RequestContext, Runtime, Stage, StageCx,
+    StageError, Stages,
 };
 use std::cell::Cell;
 use std::future::Future;
@@ -342,8 +343,12 @@ fn while_falling<R>(comparisons: bool, f: impl FnOnce() -> R) -> R {
 #[derive(Clone, Debug, Eq)]
 struct Name(u32);
 
+/// A name that cannot be hashed.
+const UNHASHED: u32 = 13;
+
 impl Hash for Name {
     fn hash<S: Hasher>(&self, state: &mut S) {
+        assert!(self.0 != UNHASHED, "asked for: a hash");
         self.0.hash(state);
     }
 }
@@ -383,6 +388,11 @@ impl Host for Texts {
         Ok(())
     }
 
+    fn dependencies(&self, cx: &StageCx<'_, Self>, (): &()) -> Dependencies<Name> {
+        let named = (cx.file().0 == 7).then_some(Name(UNHASHED));
+        Dependencies::none().with_blockers(named)
+    }
+
     fn analysis(&self, _: &StageCx<'_, Self>, (): &()) -> Result<(), std::io::Error> {
         Ok(())
     }
@@ -390,6 +400,17 @@ impl Host for Texts {
     fn artifact(&self, _: &StageCx<'_, Self>, _: &u32, (): &(), (): &()) -> Result<(), std::io::Error> {
         Ok(())
     }
+}
+
+#[test]
+fn a_dependency_whose_name_panics_fails_source_of_who_named_it() {
+    let runtime = Runtime::builder().driver(shardrun::Driver::Inline).build().unwrap();
+    let stages = Stages::new(&runtime, Texts);
+    let Err(StageError::Failed(failure)) = stages.submit_request(Request::artifact(Name(7), 1)).wait() else {
+        panic!("it named what cannot be hashed")
+    };
+    assert_eq!((failure.file().0, failure.stage(), failure.generation()), (7, Stage::Source, 1));
+    assert!(matches!(failure.cause(), FailureCause::Panicked(_)));
 }
 
 #[test]

@@ -4,10 +4,11 @@
 
 use super::host::Host;
 use super::line::Line;
+use super::ready::Rest;
 use super::shared::Shared;
 use super::ticket::Ticket;
 use crate::flight::trampoline;
-use crate::runtime::{Pool, Spawner};
+use crate::runtime::{Place, Pool, Spawner};
 use crate::sync::Arc;
 use crate::sync::stat::{AtomicUsize, Ordering};
 use std::error::Error;
@@ -43,8 +44,55 @@ pub struct PoolUse {
 pub(crate) struct Capacity<H: Host>([Option<Limited<H>>; 2]);
 
 struct Limited<H: Host> {
-    line: Line<Ticket<H>>,
+    line: Line<InLine<H>>,
     loans: AtomicUsize,
+}
+
+/// What stands in line for a permit.
+pub(crate) enum InLine<H: Host> {
+    /// A stage of a slot.
+    Slot(Ticket<H>),
+    /// The next of several Artifacts of a revision.
+    Rest(Rest<H>),
+}
+
+impl<H: Host> InLine<H> {
+    /// Runs it, or another of the line in its place, if there is a permit. Else it waits now: its permit brings it back.
+    pub(crate) fn enter(self) {
+        match Permit::enter(self) {
+            Some((Self::Slot(ticket), _permit)) => ticket.work(),
+            Some((Self::Rest(rest), _permit)) => rest.work(),
+            None => {}
+        }
+    }
+
+    fn way(&self) -> (Arc<Shared<H>>, Place) {
+        match self {
+            Self::Slot(ticket) => ticket.way(),
+            Self::Rest(rest) => rest.way(),
+        }
+    }
+
+    fn is_granted(&self) -> bool {
+        match self {
+            Self::Slot(ticket) => ticket.is_granted(),
+            Self::Rest(rest) => rest.is_granted(),
+        }
+    }
+
+    fn with_permit(self, granted: bool) -> Self {
+        match self {
+            Self::Slot(ticket) => Self::Slot(ticket.with_permit(granted)),
+            Self::Rest(rest) => Self::Rest(rest.with_permit(granted)),
+        }
+    }
+
+    fn push(self) {
+        match self {
+            Self::Slot(ticket) => ticket.push(),
+            Self::Rest(rest) => rest.push(),
+        }
+    }
 }
 
 /// Leave to run one stage, given back when it is dropped.
@@ -90,13 +138,8 @@ impl<H: Host> Permit<H> {
         Self(Some((shared.clone(), pool, loan)))
     }
 
-    /// Leave for a popped ticket; or for another of the line, in its place. None if it waits now: its permit brings it back.
-    #[inline]
-    pub(crate) fn enter(ticket: Ticket<H>) -> Option<(Ticket<H>, Self)> {
-        if ticket.is_free() { Some((ticket, Self(None))) } else { Self::enter_limited(ticket) }
-    }
-
-    fn enter_limited(ticket: Ticket<H>) -> Option<(Ticket<H>, Self)> {
+    /// Leave for what was popped; or for another of the line, in its place. None if it waits now.
+    fn enter(ticket: InLine<H>) -> Option<(InLine<H>, Self)> {
         let (shared, place) = ticket.way();
         let Some(limited) = shared.capacity.of(place.pool) else { return Some((ticket, Self(None))) };
         let permit = Self::limited(&shared, place.pool, false);

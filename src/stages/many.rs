@@ -50,13 +50,12 @@ impl<P: Pieces> Many<P> {
         self.pieces.queue(Job::new(move || ticket.run()));
     }
 
-    #[cfg(all(test, any(shardrun_loom, shardrun_shuttle)))]
     pub(crate) fn pieces(&self) -> &P {
         &self.pieces
     }
 
     /// Takes `count` off what nobody has taken: the number of the first.
-    fn take(&self, count: usize) -> Option<usize> {
+    pub(crate) fn take(&self, count: usize) -> Option<usize> {
         let at = if mutant("many.take_by_look") {
             let at = self.next.load(Ordering::Relaxed);
             self.next.store(at + count, Ordering::Relaxed);

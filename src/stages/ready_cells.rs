@@ -22,6 +22,17 @@ impl<C> Queued<C> {
     }
 }
 
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+crate::sync::local! {
+    /// Looks of this thread at cells that were pushed.
+    static LOOKED: std::cell::Cell<u64> = std::cell::Cell::new(0);
+}
+
+#[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+pub(crate) fn looked() -> u64 {
+    LOOKED.with(std::cell::Cell::get)
+}
+
 /// A cell of a list that can be pushed. It lives as long as its list.
 pub(crate) trait Queueable: Listed {
     fn queued(&self) -> &Queued<Self>;
@@ -100,6 +111,8 @@ impl<C: Queueable> ReadyCells<C> {
             look(oldest);
         }
         for cell in cells.into_iter().rev() {
+            #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
+            LOOKED.with(|looked| looked.set(looked.get() + 1));
             let late = mutant("ready.clears_late");
             // ordering: see `push_younger`.
             if !late {

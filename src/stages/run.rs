@@ -181,15 +181,13 @@ pub(crate) fn admit_artifacts<H: Host>(revision: &Revision<H>, pinned: &Guard) -
 
 /// Runs one Artifact that is ready, if a ticket of `kind` finds one.
 pub(crate) fn ready_artifact<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, kind: Kind, after: After) {
-    // Where a permit is needed the others wait for theirs, one by one.
-    let alone = !slot.shared().capacity.is_free(slot.shared().place(kind).pool);
     let taken = revision.ready.take(&revision.artifacts, |artifact, is_first| {
         let word = artifact.flight.word();
         if word.phase() != Phase::Waiting {
             return Ready::Drop;
         }
         // What is more urgent may come first, but is not left to wait with the others.
-        let others = !alone && word.priority() == kind.priority;
+        let others = word.priority() == kind.priority;
         match is_first {
             true if word.priority() > kind.priority => Ready::Keep,
             true if !claim(slot, word) => Ready::Drop,

@@ -1,8 +1,8 @@
 //! The job that a ticket is in a queue: it names a slot and a stage, and whoever pops it runs what is current there.
-//! It does not know what a stage does.
+//! It does not know what a stage does, nor how it waits for a permit.
 #![forbid(unsafe_code)]
 
-use super::capacity::{self, Permit};
+use super::capacity::{self, InLine, Permit};
 use super::claim::claim;
 use super::host::{Host, Stage};
 use super::revision::Revision;
@@ -33,17 +33,22 @@ impl<H: Host> Ticket<H> {
     }
 
     fn run(self) {
-        let Some((mut ticket, _permit)) = Permit::enter(self) else { return };
-        let Some(slot) = ticket.slot.take() else { return };
-        let found = slot.tickets.take(ticket.kind.bit(), || visible(&slot));
+        if self.is_free() { self.work() } else { InLine::Slot(self).enter() }
+    }
+
+    /// Runs what it finds. Whatever permit that takes is the caller's.
+    #[inline]
+    pub(crate) fn work(mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let found = slot.tickets.take(self.kind.bit(), || visible(&slot));
         if let Some(revision) = found {
-            work(&slot, &revision, ticket.kind, After::Return);
+            work(&slot, &revision, self.kind, After::Return);
         }
     }
 
     /// Whether it needs no permit.
     #[inline]
-    pub(crate) fn is_free(&self) -> bool {
+    fn is_free(&self) -> bool {
         self.slot.as_ref().is_none_or(|slot| slot.shared().capacity.is_free(slot.shared().place(self.kind).pool))
     }
 

@@ -235,6 +235,14 @@ const ALONE: &[Seeded] = &[
     ),
     ("edges.moves_over_late", "models::stages_edges_whole::an_edge_that_two_registrations_take_over_answers_the_last"),
     ("edges.no_second_look", "models::stages_edges_whole::what_is_registered_beside_source_or_an_edit_is_taken_in"),
+    (
+        "edges.registered_waits",
+        "models::stages_edges_whole::what_is_registered_beside_source_or_an_edit_is_asked_for_at_once",
+    ),
+    (
+        "edges.asks_the_old_revision",
+        "models::stages_edges_whole::an_owner_that_asks_as_the_last_other_withdraws_is_answered",
+    ),
     ("publish.evict_current_alone", "models::stages_publish::an_eviction_beside_a_worker"),
     ("submit.number_first", "models::stages_whole::a_later_life_has_a_greater_number"),
     ("edit.over_the_mark", "models::stages_whole::lives_end_and_begin_again_beside_requests_and_edits"),

@@ -242,6 +242,26 @@ fn an_owner_that_goes_while_its_blocker_moves_on_leaves_no_demand() {
     });
 }
 
+/// Who asks for an Artifact as another withdraws from it, so that its generation is tried again, is answered: the blockers are asked for
+/// by one of the two.
+#[test]
+fn an_owner_that_asks_as_the_last_other_withdraws_is_answered() {
+    check(|| {
+        let (runtime, stages) = world(0);
+        let first = stages.submit_request(Request::artifact(0, 1));
+        assert!(runtime.drive_one());
+        assert_eq!(stages.dependency_occupancy().edges, 1);
+        let driver = spawn((&runtime, &stages), |_, runtime| runtime.drive_one());
+        let asks = spawn((&runtime, &stages), |stages, _| stages.submit_request(Request::artifact(0, 2)));
+        first.cancel();
+        driver.join().unwrap();
+        let mut second = asks.join().unwrap();
+        runtime.drive_all();
+        assert!(second.try_get().expect("the owner was never answered").is_ok());
+        nothing_waits(&stages);
+    });
+}
+
 /// Who registers beside the removal of the owner asks for nothing on behalf of what has gone.
 #[test]
 fn a_registration_beside_the_removal_of_its_owner_asks_for_nothing() {
@@ -276,13 +296,32 @@ fn what_is_registered_beside_source_or_an_edit_is_taken_in() {
     check(|| registers_beside(|stages, _| _ = stages.set_text(2, 5)));
 }
 
-fn registers_beside(other: fn(&Stages<Ring>, &Runtime)) {
+/// What is registered then is asked for, whether an Artifact is wanted or not.
+#[test]
+fn what_is_registered_beside_source_or_an_edit_is_asked_for_at_once() {
+    let asked = |other| {
+        let (runtime, stages) = registered_beside(other);
+        runtime.drive_all();
+        assert_eq!(stages.host().begun(1, 1), 1, "the blocker that was registered was not asked for");
+        let occupied = stages.dependency_occupancy();
+        assert_eq!((occupied.edges, occupied.demanded), (0, 0), "{occupied:?}");
+    };
+    check(move || asked(|_, runtime| _ = runtime.drive_one()));
+    check(move || asked(|stages, _| _ = stages.set_text(2, 5)));
+}
+
+fn registered_beside(other: fn(&Stages<Ring>, &Runtime)) -> (Runtime, Stages<Ring>) {
     let (runtime, stages) = world(0);
     stages.submit_request(Request::source(2)).detach();
     let other = spawn((&runtime, &stages), other);
     let registered = stages.register_resolved_deps(&2, Dependencies::none().with_blockers([1]));
     assert_ne!(registered, Registered::Refused);
     other.join().unwrap();
+    (runtime, stages)
+}
+
+fn registers_beside(other: fn(&Stages<Ring>, &Runtime)) {
+    let (runtime, stages) = registered_beside(other);
     let mut owner = stages.submit_request(Request::artifact(2, 1));
     runtime.drive_all();
     assert!(owner.try_get().expect("the owner was never answered").is_ok());

@@ -214,6 +214,8 @@ impl<H: Host> DependencySet<H> {
             let Some(revision) = visible(&producer) else { continue };
             let cause = match verdict(&revision) {
                 Verdict::Failed => cause(&revision),
+                // What has gone otherwise than by a removal will never be analysed.
+                Verdict::Gone if !revision.absent => Some(StageError::Shutdown),
                 Verdict::Pending if blocker.is_refused_by(&revision) => Some(Interrupt::TooManyWaiters.into()),
                 _ => None,
             };

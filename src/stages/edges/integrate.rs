@@ -2,7 +2,7 @@
 //! It does not know what the files are, nor who registers others later.
 #![forbid(unsafe_code)]
 
-use super::super::error::{StageError, panicked};
+use super::super::error::{FailureCause, StageError, StageFailure, panicked};
 use super::super::host::{Host, Stage};
 use super::super::needed::Needed;
 use super::super::revision::Revision;
@@ -78,14 +78,26 @@ pub(crate) fn found<H: Host>(
         Ok(resolved) => (outcome, Some(resolved)),
         Err(error) => {
             drop_contained(outcome);
-            (Err(error), None)
+            (Err(of_owner(slot, revision, error)), None)
         }
+    }
+}
+
+/// The failure of the owner's Source by a name that has panicked: it is the owner's, not that of the file which was named.
+fn of_owner<H: Host>(slot: &Slot<H>, revision: &Revision<H>, error: StageError<H>) -> StageError<H> {
+    match error.failure().map(StageFailure::cause) {
+        Some(FailureCause::Panicked(report)) => {
+            panicked(slot.file(), Stage::Source, revision.generation, report.clone())
+        }
+        _ => error,
     }
 }
 
 /// What was put in place, and out of it.
 pub(crate) struct Installed<H: Host> {
     set: Option<Arc<DependencySet<H>>>,
+    /// What was registered before Source is in it, and is asked for at once: who registered may find that its own set has been closed.
+    registered: bool,
     /// To be closed: what stood there, what was deferred, and what another thread was faster than.
     out: Out<H>,
     #[expect(dead_code, reason = "kept for its destructor")]
@@ -115,8 +127,9 @@ pub(crate) fn install<H: Host>(
         found = found.and(deferred);
     }
     let (set, mut out) = put(slot, node, tag, &found);
+    let registered = deferred.is_some();
     out.extend(deferred);
-    Some(Installed { set, out, held: found.held })
+    Some(Installed { set, registered, out, held: found.held })
 }
 
 /// Takes the set that was registered before Source was there, unless a newer generation's.
@@ -162,13 +175,14 @@ pub(crate) fn put<H: Host>(
     }
 }
 
-/// Has what `install` has put in place take over from what it put out, and asks for the blockers if an Artifact is wanted.
+/// Has what `install` has put in place take over from what it put out, and asks for the blockers if an Artifact is wanted or some of
+/// them were registered.
 /// After Source is known to be done, before Analysis is admitted.
 pub(crate) fn integrate<H: Host>(slot: &Arc<Slot<H>>, revision: &Revision<H>, installed: Option<Installed<H>>) {
-    if let Some(Installed { set, out, .. }) = installed {
+    if let Some(Installed { set, registered, out, .. }) = installed {
         out.iter().for_each(|out| out.close(set.as_ref()));
         if let Some(set) = set
-            && revision.wants_artifact()
+            && (registered && !mutant("edges.registered_waits") || revision.wants_artifact())
         {
             set.gate.raise(revision.analysis.word().priority());
             set.start(false);

@@ -16,7 +16,7 @@ use super::set::DependencySet;
 use crate::flight::{Phase, nudge};
 use crate::runtime::Priority;
 use crate::stages::demand::Wish;
-use crate::sync::{Arc, hint, mutant};
+use crate::sync::{Arc, epoch, hint, mutant};
 use smallvec::SmallVec;
 
 /// What a revision says to who waits for its Analysis.
@@ -55,8 +55,11 @@ pub(crate) fn verdict<H: Host>(revision: &Revision<H>) -> Verdict {
 
 /// Whether the producer has to be asked: it is there, and its visible revision has no Analysis.
 pub(crate) fn is_wanting<H: Host>(producer: &Arc<Slot<H>>) -> bool {
-    super::dispatch::visible(producer)
-        .is_none_or(|revision| !matches!(verdict(&revision), Verdict::Done | Verdict::Gone))
+    super::dispatch::visible(producer).is_none_or(|revision| match verdict(&revision) {
+        Verdict::Done => false,
+        Verdict::Gone => !revision.absent,
+        _ => true,
+    })
 }
 
 /// Asks the producer of blocker `at` for its Analysis. The caller has a unit of the gate's count in hand, which is given back
@@ -69,8 +72,13 @@ pub(crate) fn seek<H: Host>(mut set: Arc<DependencySet<H>>, mut at: usize, mut s
         match verdict(&revision) {
             Verdict::Done => return set.answered(),
             Verdict::Failed => return set.answered_failed(),
-            Verdict::Gone if goes_on_without(&slot) => return set.answered(),
-            Verdict::Gone => return,
+            Verdict::Gone => {
+                return match gone(&slot) {
+                    Gone::Removed => set.answered(),
+                    Gone::ThrownAway => set.answered_failed(),
+                    Gone::Ended => {}
+                };
+            }
             Verdict::Superseded => {
                 hint::spin_loop();
                 continue;
@@ -117,9 +125,25 @@ pub(crate) fn ask_again<H: Host>(set: Arc<DependencySet<H>>, edge: &Arc<Edge<H>>
     }
 }
 
-/// Whether owners of a producer whose life is over go on without it: not if they end too, by a reset, or with the whole scheduler.
-fn goes_on_without<H: Host>(slot: &Slot<H>) -> bool {
-    !slot.is_over() && slot.shared().has_scheduler()
+/// How the life of a producer has ended, as its owners see it.
+enum Gone {
+    /// It was removed: they go on without it.
+    Removed,
+    /// The runtime has thrown its work away: they fail with it, if they are not thrown away too.
+    ThrownAway,
+    /// They end too: by a reset, or with the whole scheduler.
+    Ended,
+}
+
+fn gone<H: Host>(slot: &Slot<H>) -> Gone {
+    if slot.is_over() || !slot.shared().has_scheduler() {
+        return Gone::Ended;
+    }
+    let pinned = epoch::pin();
+    match slot.visible(&pinned) {
+        Some(seen) if !seen.absent => Gone::ThrownAway,
+        _ => Gone::Removed,
+    }
 }
 
 /// How an owner asks.
@@ -264,7 +288,11 @@ impl<H: Host> Answers<H> {
                 Verdict::Done if slot.versions.is_current(revision, slot.clock()) => set.gate.release(),
                 Verdict::Failed => set.gate.release_failed(),
                 Verdict::Superseded if mutant("edges.supersede_answers") => set.gate.release(),
-                Verdict::Gone => goes_on_without(slot) && set.gate.release(),
+                Verdict::Gone => match gone(slot) {
+                    Gone::Removed => set.gate.release(),
+                    Gone::ThrownAway => set.gate.release_failed(),
+                    Gone::Ended => false,
+                },
                 _ => return self.again.push((set, edge.clone())),
             };
             if opens {
@@ -276,10 +304,35 @@ impl<H: Host> Answers<H> {
 
 #[cfg(all(test, not(any(shardrun_loom, shardrun_shuttle))))]
 mod tests {
-    use crate::flight::Interrupt;
+    use crate::flight::{Interrupt, Killed};
     use crate::runtime::{Driver, Runtime};
     use crate::stages::plain_host::Plain;
     use crate::stages::{Dependencies, Registered, Request, StageError, Stages};
+
+    #[test]
+    fn an_owner_whose_blocker_is_thrown_away_fails_with_it() {
+        let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+        let stages = Stages::new(&runtime, Plain::<u8>::new());
+        stages.submit_request(Request::analysis(1)).wait().unwrap();
+        let late = Dependencies::none().with_blockers([2]);
+        assert_eq!(stages.register_resolved_deps(&1, late), Registered::Now);
+        let mut owners = [0, 1].map(|profile| stages.submit_request(Request::artifact(1, profile)));
+        let core = stages.core();
+        let slot = core.live(core.stripes.hash(&2).unwrap(), &2).unwrap().unwrap();
+        // As a ticket of the blocker does that the runtime drops; the owner's have not been dropped, and who waits for one may run it.
+        slot.end(Killed::Shutdown);
+        runtime.drive_all();
+        for owner in &mut owners {
+            let Err(error) = owner.try_get().expect("nobody else would answer it") else {
+                panic!("its blocker never ran")
+            };
+            let failure = error.dependency().expect("it is the blocker's failure");
+            assert!(*failure.file() == 2 && matches!(failure.cause(), StageError::Shutdown), "{error}");
+        }
+        let late = stages.submit_request(Request::artifact(1, 2)).wait();
+        assert!(late.is_err_and(|error| error.dependency().is_some()), "nor will it ever run");
+        assert_eq!(stages.dependency_occupancy().edges, 0);
+    }
 
     #[test]
     fn b107_a_blocker_that_as_many_want_as_can_be_counted_fails_its_owner_typed() {
