@@ -7,76 +7,74 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A file by its number, which no other file ever has; cheap to copy, compare and hash.
+/// A file by its number, which no other file ever has; cheap to copy, compare and hash. Only who asks for its path looks elsewhere.
 #[derive(Clone)]
-pub(crate) struct FileRef(Arc<Name>);
-
-struct Name {
+pub(crate) struct FileRef {
     number: u32,
     place: u32,
     spelling: Spelling,
 }
 
+#[derive(Clone)]
 enum Spelling {
     /// The path to open, and where in it the path below the directory that is indexed begins.
-    Plain { whole: String, below: usize },
+    Plain { whole: Arc<str>, below: u32 },
     /// A path that is not UTF-8, or not spelled with `/`: as it is on disk, and below the directory as it is shown.
-    Odd(Box<(PathBuf, String)>),
+    Odd(Arc<(PathBuf, String)>),
 }
 
 impl FileRef {
     /// File `number`, at `place` of the graph, of the tree at `root`.
-    pub(crate) fn new(number: u32, place: u32, root: &Path, on_disk: PathBuf) -> Self {
-        let spelling = match on_disk.into_os_string().into_string() {
-            Ok(whole) if std::path::MAIN_SEPARATOR == '/' => {
-                let rest = root.to_str().and_then(|root| whole.strip_prefix(root)).unwrap_or(&whole);
+    pub(crate) fn new(number: u32, place: u32, root: &Path, on_disk: &Path) -> Self {
+        let spelling = match on_disk.to_str() {
+            Some(whole) if std::path::MAIN_SEPARATOR == '/' => {
+                let rest = root.to_str().and_then(|root| whole.strip_prefix(root)).unwrap_or(whole);
                 let below = whole.len() - rest.trim_start_matches('/').len();
-                Spelling::Plain { whole, below }
+                Spelling::Plain { whole: whole.into(), below: below as u32 }
             }
-            Ok(whole) => Spelling::odd(root, whole.into()),
-            Err(whole) => Spelling::odd(root, whole.into()),
+            _ => Spelling::odd(root, on_disk),
         };
-        FileRef(Arc::new(Name { number, place, spelling }))
+        FileRef { number, place, spelling }
     }
 
     /// The number: its place among all files of the tree as it was first, if it was one of them.
     pub(crate) fn number(&self) -> u32 {
-        self.0.number
+        self.number
     }
 
     /// Its place in the graph of imports, where a file that comes may take that of one that went.
     pub(crate) fn place(&self) -> u32 {
-        self.0.place
+        self.place
     }
 
     /// The path below the directory that is indexed, with `/`.
     pub(crate) fn path(&self) -> &str {
-        match &self.0.spelling {
-            Spelling::Plain { whole, below } => &whole[*below..],
+        match &self.spelling {
+            Spelling::Plain { whole, below } => &whole[*below as usize..],
             Spelling::Odd(odd) => &odd.1,
         }
     }
 
     /// The path to open.
     pub(crate) fn on_disk(&self) -> &Path {
-        match &self.0.spelling {
-            Spelling::Plain { whole, .. } => Path::new(whole),
+        match &self.spelling {
+            Spelling::Plain { whole, .. } => Path::new(&**whole),
             Spelling::Odd(odd) => &odd.0,
         }
     }
 }
 
 impl Spelling {
-    fn odd(root: &Path, on_disk: PathBuf) -> Self {
-        let shown = on_disk.strip_prefix(root).unwrap_or(&on_disk).to_string_lossy();
+    fn odd(root: &Path, on_disk: &Path) -> Self {
+        let shown = on_disk.strip_prefix(root).unwrap_or(on_disk).to_string_lossy();
         let shown = shown.replace(std::path::MAIN_SEPARATOR, "/");
-        Spelling::Odd(Box::new((on_disk, shown)))
+        Spelling::Odd(Arc::new((on_disk.into(), shown)))
     }
 }
 
 impl PartialEq for FileRef {
     fn eq(&self, other: &Self) -> bool {
-        self.0.number == other.0.number
+        self.number == other.number
     }
 }
 
@@ -84,7 +82,7 @@ impl Eq for FileRef {}
 
 impl Hash for FileRef {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u32(self.0.number);
+        state.write_u32(self.number);
     }
 }
 

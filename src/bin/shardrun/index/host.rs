@@ -22,6 +22,8 @@ pub(crate) enum IndexError {
     Read(ReadError),
     /// Imports can be resolved only when all files are known.
     TreeUnknown,
+    /// What was found in the file was given to the Analysis that was made of it, and nobody was to ask again.
+    SourceGone,
     /// Fingerprints can be made only when all imports are resolved.
     GraphUnknown,
     /// Nobody wants the result any more.
@@ -33,6 +35,7 @@ impl fmt::Display for IndexError {
         match self {
             Self::Read(error) => error.fmt(f),
             Self::TreeUnknown => f.write_str("analysed before the tree was known"),
+            Self::SourceGone => f.write_str("analysed before, and what was found in it is not kept"),
             Self::GraphUnknown => f.write_str("no place in the graph of imports"),
             Self::Interrupted(interrupt) => interrupt.fmt(f),
         }
@@ -78,12 +81,19 @@ pub(crate) struct Indexer {
 /// What is kept of a file that only some of the outputs need.
 #[derive(Clone, Copy)]
 pub(crate) struct Keep {
-    /// The names of definitions, which only an outline shows.
+    /// What was found in it, the names of definitions too, which only an outline shows.
     pub(crate) definitions: bool,
     /// Where each single import leads, which only an outline shows.
     pub(crate) outcomes: bool,
-    /// What tells whether a file, or where its imports lead, has changed.
+    /// What tells whether a file, or where its imports lead, has changed, and its imports, which may lead elsewhere.
     pub(crate) marks: bool,
+}
+
+impl Keep {
+    /// Whether what was found in a file is asked for after its Analysis.
+    fn sources(self) -> bool {
+        self.definitions || self.marks
+    }
 }
 
 impl Indexer {
@@ -131,7 +141,7 @@ impl Indexer {
     }
 
     /// Scans a text, or what is on disk.
-    fn read(&self, cx: &StageCx<'_, Self>, given: Option<&[u8]>) -> Result<Timed, IndexError> {
+    fn read(&self, cx: &StageCx<'_, Self>, given: Option<&[u8]>) -> Result<Scanned, IndexError> {
         let file = cx.file();
         cx.check()?;
         let read = || {
@@ -151,7 +161,7 @@ impl Indexer {
         if !self.keep.definitions {
             source.facts.definitions.forget();
         }
-        Ok(Timed { source, span, stamp })
+        Ok(Scanned::new(Arc::new(Timed { source, span, stamp }), None))
     }
 }
 
@@ -170,19 +180,21 @@ impl Host for Indexer {
 
     fn source(&self, cx: &StageCx<'_, Self>, text: Text) -> Result<Scanned, IndexError> {
         match text {
-            Text::OnDisk => self.read(cx, None).map(Scanned::Own),
-            Text::Given(text) => self.read(cx, Some(&text)).map(Scanned::Own),
-            Text::Resolved(source) => Ok(Scanned::Kept(source, None)),
-            Text::Reaching(source, analysis) => Ok(Scanned::Kept(source, Some(analysis))),
+            Text::OnDisk => self.read(cx, None),
+            Text::Given(text) => self.read(cx, Some(&text)),
+            Text::Resolved(found) => Ok(Scanned::new(found, None)),
+            Text::Reaching(found, analysis) => Ok(Scanned::new(found, Some(analysis))),
         }
     }
 
     fn analysis(&self, cx: &StageCx<'_, Self>, source: &Scanned) -> Result<Analysed, IndexError> {
-        if let Scanned::Kept(_, Some(analysis)) = source {
+        if let Some(analysis) = &source.analysis {
             return Ok(Analysed::Kept(analysis.clone()));
         }
         cx.check()?;
-        let found = &source.source;
+        let timed = if self.keep.sources() { source.found() } else { source.take() };
+        let timed = timed.ok_or(IndexError::SourceGone)?;
+        let found = &timed.source;
         let ((mut analysis, signature), span) = self.in_tree(cx.file(), |tree, number| {
             self.timed(|| {
                 let analysis = work::analyse(tree, number, found);
@@ -200,7 +212,7 @@ impl Host for Indexer {
             invalid_at: found.invalid_at,
             analysis,
             signature,
-            source_span: source.span,
+            source_span: timed.span,
             span,
         }))
     }
@@ -213,10 +225,13 @@ impl Host for Indexer {
         analysis: &Analysed,
     ) -> Result<Made, IndexError> {
         match profile {
-            Profile::Outline => self.in_tree(cx.file(), |tree, number| {
-                let (line, span) = self.timed(|| work::outline(tree, number, &source.source, &analysis.analysis));
-                Made::Outline(Outlined { line: Mutex::new(line), span })
-            }),
+            Profile::Outline => {
+                let found = source.found().ok_or(IndexError::SourceGone)?;
+                self.in_tree(cx.file(), |tree, number| {
+                    let (line, span) = self.timed(|| work::outline(tree, number, &found.source, &analysis.analysis));
+                    Made::Outline(Outlined { line: Mutex::new(line), span })
+                })
+            }
             Profile::Fingerprint => {
                 let condensed = self.condensed.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 let condensed = condensed.ok_or(IndexError::GraphUnknown)?;

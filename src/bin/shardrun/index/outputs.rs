@@ -42,22 +42,28 @@ impl Outputs {
     }
 
     /// A span of work on a file, for the trace.
-    pub(crate) fn span(&mut self, path: &str, stage: &str, span: Span, console: &mut Console) {
+    pub(crate) fn span(&mut self, file: &FileRef, stage: &str, span: Span, console: &mut Console) {
         if let Some(trace) = &mut self.trace {
             let (start, length) = (span.start(), span.length());
-            trace.write(console, |trace| trace.span(span.track, path, stage, start, length, &[]));
+            trace.write(console, |trace| trace.span(span.track, file.path(), stage, start, length, &[]));
         }
     }
 
     /// One file has been indexed.
-    pub(crate) fn file(&mut self, path: &str, indexed: &Indexed, outlined: Option<&Outlined>, console: &mut Console) {
+    pub(crate) fn file(
+        &mut self,
+        file: &FileRef,
+        indexed: &Indexed,
+        outlined: Option<&Outlined>,
+        console: &mut Console,
+    ) {
         if let (Some(outline), Some(outlined)) = (&mut self.outline, outlined) {
             outline.write(console, |sink| sink.write_all(outlined.take().as_bytes()));
         }
-        self.span(path, "source", indexed.source_span, console);
-        self.span(path, "analysis", indexed.span, console);
+        self.span(file, "source", indexed.source_span, console);
+        self.span(file, "analysis", indexed.span, console);
         if let Some(outlined) = outlined {
-            self.span(path, "artifact", outlined.span, console);
+            self.span(file, "artifact", outlined.span, console);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::work::fingerprint::Hash;
 use crate::work::lang::Language;
 use crate::work::read::Stamp;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// When and where a stage of a file ran.
@@ -39,9 +39,9 @@ pub(crate) enum Text {
     /// What somebody has typed, which takes the place of what is on disk.
     Given(Arc<[u8]>),
     /// The file is what it was, and its imports may lead elsewhere now.
-    Resolved(Arc<Scanned>),
+    Resolved(Arc<Timed>),
     /// The file and its imports are what they were: what it reaches is not.
-    Reaching(Arc<Scanned>, Arc<Analysed>),
+    Reaching(Arc<Timed>, Arc<Analysed>),
 }
 
 /// A Source and what it cost.
@@ -52,38 +52,38 @@ pub(crate) struct Timed {
     pub(crate) stamp: Option<Stamp>,
 }
 
-/// The Source of a file: of its own generation, or of an older one that stands.
-pub(crate) enum Scanned {
-    Own(Timed),
-    Kept(Arc<Scanned>, Option<Arc<Analysed>>),
+impl Timed {
+    /// The same without the names of definitions.
+    pub(crate) fn without_definitions(&self) -> Self {
+        let mut source = self.source.clone();
+        source.facts.definitions.forget();
+        Timed { source, span: self.span, stamp: self.stamp }
+    }
+}
+
+/// The Source of a file: of its own generation, or of an older one that stands, perhaps with its Analysis.
+pub(crate) struct Scanned {
+    found: Mutex<Option<Arc<Timed>>>,
+    pub(super) analysis: Option<Arc<Analysed>>,
 }
 
 impl Scanned {
-    /// The one that was made in its own generation.
-    pub(crate) fn origin(self: Arc<Self>) -> Arc<Self> {
-        match &*self {
-            Self::Kept(origin, _) => origin.clone(),
-            Self::Own(_) => self,
-        }
+    pub(super) fn new(found: Arc<Timed>, analysis: Option<Arc<Analysed>>) -> Self {
+        Scanned { found: Mutex::new(Some(found)), analysis }
     }
 
-    /// The same without the names of definitions.
-    pub(crate) fn without_definitions(&self) -> Arc<Self> {
-        let timed: &Timed = self;
-        let mut source = timed.source.clone();
-        source.facts.definitions.forget();
-        Arc::new(Self::Own(Timed { source, span: timed.span, stamp: timed.stamp }))
+    /// What was found; nothing once it has been taken.
+    pub(crate) fn found(&self) -> Option<Arc<Timed>> {
+        self.lock().clone()
     }
-}
 
-impl Deref for Scanned {
-    type Target = Timed;
+    /// What was found, for the last time: its memory goes with whoever takes it, and is at hand for the next file.
+    pub(super) fn take(&self) -> Option<Arc<Timed>> {
+        self.lock().take()
+    }
 
-    fn deref(&self) -> &Timed {
-        match self {
-            Self::Own(timed) => timed,
-            Self::Kept(origin, _) => origin,
-        }
+    fn lock(&self) -> MutexGuard<'_, Option<Arc<Timed>>> {
+        self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

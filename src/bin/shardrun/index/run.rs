@@ -153,7 +153,7 @@ impl Index {
                 watch::run(indexed, args, console);
             }
             // Taking apart what is known of each file would take longer than the system takes for the whole.
-            None => std::mem::forget(stages),
+            None => std::mem::forget((stages, files)),
         }
         End::Done
     }
@@ -163,7 +163,7 @@ impl Index {
         let graph = self.totals.graph.clone();
         let made = fingerprints::of_all(&self.stages, files, hashes, graph, |file, span| {
             self.totals.stages[2].add(span);
-            self.outputs.span(file.path(), "artifact", span, console);
+            self.outputs.span(file, "artifact", span, console);
         });
         self.outputs.fingerprints(files, &made, console);
         made
@@ -174,7 +174,8 @@ impl Index {
     fn walk(&mut self, args: &IndexArgs, console: &mut Console) -> Option<Vec<FileRef>> {
         let mut files: Vec<FileRef> = Vec::new();
         let mut asked = 0;
-        let mut ahead: VecDeque<BatchHandle<Indexer>> = VecDeque::new();
+        // Of each chunk the last file, which is done last, more or less.
+        let mut ahead: VecDeque<StageHandle<Indexer>> = VecDeque::new();
         let mut chunks_left = if self.with_outline { CHUNKS_AHEAD_OUTLINED } else { usize::MAX };
         let there = walk(args, None, console, |found, console| {
             let on_disk = match (found, &mut self.senses) {
@@ -184,18 +185,18 @@ impl Index {
                 (Found::Directory(path), Some(senses)) => return drop(senses.eyes.watch(&path)),
             };
             let number = files.len() as u32;
-            files.push(FileRef::new(number, number, &args.dir, on_disk));
+            files.push(FileRef::new(number, number, &args.dir, &on_disk));
             if files.len() - asked < self.chunk {
                 return;
             }
             console.found(files.len() as u64);
-            while ahead.front().is_some_and(BatchHandle::is_resolved) {
+            while ahead.front().is_some_and(StageHandle::is_resolved) {
                 ahead.pop_front();
             }
             if ahead.len() < self.window && chunks_left > 0 {
                 chunks_left -= 1;
                 let requests = files[asked..].iter().map(|file| Request::source(file.clone()).any());
-                ahead.push_back(self.stages.submit_batch_atomic(requests));
+                ahead.extend(self.stages.submit_batch_atomic(requests).into_handles().pop());
             }
             asked = files.len();
         });
@@ -213,12 +214,11 @@ impl Index {
                 open.push_back((chunk, self.ask(chunk)));
             }
             let Some((chunk, batch)) = open.pop_front() else { return };
+            let mut handles = batch.into_handles();
             // The last one is done last, more or less: one wait for all.
-            let mut results: Vec<_> = batch.into_handles().into_iter().rev().map(StageHandle::wait).collect();
-            for file in chunk {
-                if let Some(result) = results.pop() {
-                    self.add(file, result, console);
-                }
+            let last = handles.pop().map(StageHandle::wait);
+            for (file, result) in chunk.iter().zip(handles.into_iter().map(StageHandle::wait).chain(last)) {
+                self.add(file, result, console);
             }
             console.done(self.totals.graph.nodes() as u64, files.len() as u64);
         }
@@ -259,10 +259,11 @@ impl Index {
 
     fn let_go(&self, file: &FileRef) {
         if self.hashes.is_some()
-            && let (Some(source), Some(analysis)) =
-                (self.stages.try_get_source(file), self.stages.try_get_analysis(file))
+            && let (Some(found), Some(analysis)) =
+                (self.stages.try_get_source(file).and_then(|source| source.found()), self.stages.try_get_analysis(file))
         {
-            self.stages.set_text(file.clone(), Text::Reaching(source.without_definitions(), analysis.origin()));
+            self.stages
+                .set_text(file.clone(), Text::Reaching(Arc::new(found.without_definitions()), analysis.origin()));
         } else {
             self.stages.close_file(file);
         }
@@ -274,7 +275,7 @@ impl Index {
         if let Some(hashes) = &mut self.hashes {
             hashes.push(Some(indexed.hash));
         }
-        self.outputs.file(file.path(), indexed, outlined, console);
+        self.outputs.file(file, indexed, outlined, console);
     }
 }
 

@@ -144,7 +144,7 @@ impl Root {
         let there = walk(&self.args, None, &mut Console::mute(), |found, _| match found {
             Found::File(path) => {
                 let number = files.len() as u32;
-                files.push(FileRef::new(number, number, self.dir(), path));
+                files.push(FileRef::new(number, number, self.dir(), &path));
                 self.found.store(files.len(), Ordering::Relaxed);
             }
             Found::Directory(path) => {

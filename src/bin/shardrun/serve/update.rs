@@ -4,7 +4,7 @@
 
 use super::super::index::file::FileRef;
 use super::super::index::host::Indexer;
-use super::super::index::results::{Analysed, Scanned, Text};
+use super::super::index::results::{Analysed, Text};
 use super::super::index::watch::look::Seen;
 use super::super::index::watch::model::{Marks, Model};
 use crate::work;
@@ -168,7 +168,7 @@ impl Index {
         let imports = analysed.map_or(&[][..], |analysed| &analysed.analysis.edges);
         let differs = self.model.update(place, analysed.map(marks), imports);
         let file = &self.model.node(place).file;
-        let source = analysed.and_then(|_| stages.try_get_source(file)).map(Scanned::origin);
+        let source = analysed.and_then(|_| stages.try_get_source(file)?.found());
         self.model.set_source(place, source);
         differs
     }

@@ -4,7 +4,7 @@
 
 use super::super::file::FileRef;
 use super::super::host::Indexer;
-use super::super::results::{Scanned, Text};
+use super::super::results::{Text, Timed};
 use super::News;
 use super::model::{Model, Node};
 use crate::work;
@@ -66,13 +66,13 @@ impl Desk {
     }
 
     /// The Source of a file as it is now, and as it can be handed on.
-    pub(crate) fn source(&self, file: &FileRef) -> Option<Arc<Scanned>> {
-        self.stages.try_get_source(file).map(Scanned::origin)
+    pub(crate) fn source(&self, file: &FileRef) -> Option<Arc<Timed>> {
+        self.stages.try_get_source(file).and_then(|source| source.found())
     }
 
     /// The places of those files, apart from the ones in `work`, whose imports lead elsewhere in the tree as it is now.
     pub(crate) fn led_elsewhere(&self, model: &Model, work: &BTreeMap<u32, Why>) -> Vec<u32> {
-        let suspects: Vec<(u32, u32, u64, Arc<Scanned>)> = (0..)
+        let suspects: Vec<(u32, u32, u64, Arc<Timed>)> = (0..)
             .zip(model.order())
             .filter(|(_, place)| !work.contains_key(place))
             .filter_map(|(number, &place)| {
@@ -81,10 +81,10 @@ impl Desk {
                 Some((number, place, node.marks?.signature, source.clone()))
             })
             .collect();
-        let check = |chunk: &[(u32, u32, u64, Arc<Scanned>)]| {
+        let check = |chunk: &[(u32, u32, u64, Arc<Timed>)]| {
             let (chunk, tree) = (chunk.to_vec(), model.tree().clone());
             self.runtime.spawn(move || -> Vec<u32> {
-                let differs = |(number, _, signature, source): &&(u32, u32, u64, Arc<Scanned>)| {
+                let differs = |(number, _, signature, source): &&(u32, u32, u64, Arc<Timed>)| {
                     work::analyse(&tree, *number, &source.source).signature(&tree) != *signature
                 };
                 chunk.iter().filter(differs).map(|(_, place, ..)| *place).collect()
@@ -92,7 +92,7 @@ impl Desk {
         };
         let checks: Vec<_> = suspects.chunks(CHUNK_FILES).map(|chunk| (chunk, check(chunk))).collect();
         // After a panic of the resolver all are asked for, and the one whose imports it was about is complained of.
-        let all = |chunk: &[(u32, u32, u64, Arc<Scanned>)]| chunk.iter().map(|(_, place, ..)| *place).collect();
+        let all = |chunk: &[(u32, u32, u64, Arc<Timed>)]| chunk.iter().map(|(_, place, ..)| *place).collect();
         checks.into_iter().flat_map(|(chunk, check)| check.wait().unwrap_or_else(|_| all(chunk))).collect()
     }
 }

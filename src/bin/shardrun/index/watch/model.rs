@@ -5,7 +5,7 @@
 use super::super::condensed::{Condensed, Member};
 use super::super::cycles::Graph;
 use super::super::file::FileRef;
-use super::super::results::Scanned;
+use super::super::results::Timed;
 use crate::work::fingerprint::{self, Hash};
 use crate::work::resolve::Tree;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub(crate) struct Node {
     pub(crate) file: FileRef,
     pub(crate) marks: Option<Marks>,
     /// What was found in it when it was read last; nothing if that failed.
-    pub(crate) source: Option<Arc<Scanned>>,
+    pub(crate) source: Option<Arc<Timed>>,
     /// The places of the files that it imports, sorted, and of those that import it.
     pub(crate) targets: Vec<u32>,
     pub(crate) importers: Vec<u32>,
@@ -134,7 +134,7 @@ impl Model {
             self.nodes.push(None);
             self.nodes.len() as u32 - 1
         });
-        let file = FileRef::new(self.numbers, place, &self.root, path.clone());
+        let file = FileRef::new(self.numbers, place, &self.root, &path);
         self.numbers = self.numbers.checked_add(1).expect("fewer than 2^32 files come in the life of a process");
         self.nodes[place as usize] = Some(Node::new(file));
         self.by_path.insert(path, place);
@@ -203,7 +203,7 @@ impl Model {
         self.node_mut(place).targets = targets;
     }
 
-    pub(crate) fn set_source(&mut self, place: u32, source: Option<Arc<Scanned>>) {
+    pub(crate) fn set_source(&mut self, place: u32, source: Option<Arc<Timed>>) {
         self.node_mut(place).source = source;
     }
 
