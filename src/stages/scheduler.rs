@@ -298,6 +298,9 @@ impl<H: Host> Stages<H> {
 
     /// Moves the file on to a new generation with the same text; nothing is computed until somebody asks. For a file whose text is
     /// the same and whose results are not, since what it [depends on](Host::dependencies) has changed.
+    ///
+    /// Blockers that an Artifact of the older generation waited for are made all the same: the next generation that has Source takes over
+    /// what it names too, and withdraws from the others.
     pub fn invalidate(&self, file: &H::File) -> Moved {
         self.core.change(file, Change::Keep, false)
     }
