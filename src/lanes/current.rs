@@ -23,7 +23,8 @@ crate::sync::local! {
     static HERE: Cell<*const Here> = Cell::new(ptr::null());
 }
 
-/// Calls `f` with `job` as the thread's current one.
+/// Calls `f` with `job` as the thread's current one. Always inlined: else what stands for the job would be copied.
+#[inline(always)]
 fn within<R>(job: *const dyn Cancels, of: Option<(usize, u64, LaneKind)>, f: impl FnOnce() -> R) -> R {
     struct Back(*const Here);
     impl Drop for Back {
@@ -39,6 +40,7 @@ fn within<R>(job: *const dyn Cancels, of: Option<(usize, u64, LaneKind)>, f: imp
 }
 
 /// Calls `f` with the job of an executor's runner as the thread's current one.
+#[inline(always)]
 pub(super) fn enter<K, C, R>(
     job: &JobRef<K, C>,
     (executor, incarnation, lane): (usize, u64, LaneKind),

@@ -37,12 +37,8 @@ const AGED: u64 = 1 << 33;
 const COMMON: u64 = 1 << 34;
 const RESERVED: u64 = 1 << 35;
 
-/// Notes what a job holds, before it is started: the start publishes it.
-pub(super) fn note<K, C>(meta: &Meta<K, C>, slot: usize, held: Held) {
-    if held == Held::default() {
-        meta.held.store(slot as u64, Ordering::Relaxed);
-        return;
-    }
+/// Notes what a job holds, for who has it admitted.
+pub(super) fn note<K, C>(meta: &Meta<K, C>, held: Held) {
     let place = match held.place {
         None => 0,
         Some(Place::Capped) => CAPPED,
@@ -53,7 +49,15 @@ pub(super) fn note<K, C>(meta: &Meta<K, C>, slot: usize, held: Held) {
         Some(Permit::Common) => COMMON,
         Some(Permit::Reserved) => RESERVED,
     };
-    meta.held.store(slot as u64 | place | permit, Ordering::Relaxed);
+    meta.held.store(place | permit, Ordering::Relaxed);
+}
+
+/// Notes the slot that an admitted job is to run in, before it is started: the start publishes it. True if that is all it holds.
+#[inline]
+pub(super) fn note_slot<K, C>(meta: &Meta<K, C>, slot: usize) -> bool {
+    let held = meta.held.load(Ordering::Relaxed);
+    meta.held.store(held | slot as u64, Ordering::Relaxed);
+    held == 0
 }
 
 /// The slot of a job that runs.

@@ -69,6 +69,8 @@ pub(super) struct Meta<K, C> {
     pub(super) brought: Brought<K, C>,
     /// Since when it is queued, or its install is.
     at: AtomicU64,
+    /// Its number in the order of arrival, since it lies in the actor's queues.
+    arrival: AtomicU64,
     /// The slot that it runs in and what else it holds: see `held.rs`.
     pub(super) held: AtomicU64,
     token: OnceLock<CancellationToken>,
@@ -113,6 +115,7 @@ impl<K, C> Meta<K, C> {
             actor,
             brought,
             at: AtomicU64::new(at),
+            arrival: AtomicU64::new(0),
             held: AtomicU64::new(0),
             token: OnceLock::new(),
             lender: Lender::new(),
@@ -166,6 +169,18 @@ impl<K, C> Meta<K, C> {
     /// Whether a job of that registration waits for this one.
     pub(super) fn is_waited_by(&self, incarnation: u64) -> bool {
         self.state.is_lent() && self.waited_by.load(Ordering::Relaxed) == incarnation
+    }
+
+    /// Its number in the order of arrival.
+    #[inline]
+    pub(super) fn arrival(&self) -> u64 {
+        self.arrival.load(Ordering::Relaxed)
+    }
+
+    /// Notes its number in the order of arrival. For who has the actor's turn.
+    #[inline]
+    pub(super) fn note_arrival(&self, arrival: u64) {
+        self.arrival.store(arrival, Ordering::Relaxed);
     }
 
     /// It waits for one more. True for the first.

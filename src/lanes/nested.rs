@@ -11,15 +11,16 @@
 
 use super::actor::Actor;
 use super::cell::JobPhase;
+use super::job::JobRef;
 use super::kind::LaneKind;
 use super::meta::Meta;
 use super::order::View;
-use super::queue::{Entry, Queues};
+use super::queue::Queues;
 
 /// What comes of a look at them.
 pub(super) enum Nested<K, C> {
     /// This one goes in, if it is still queued.
-    Goes(Entry<K, C>),
+    Goes(JobRef<K, C>),
     /// None does; those that are kept out are to be looked at again then.
     KeptOut(Option<u64>),
 }
@@ -32,17 +33,17 @@ impl<K, C> Actor<K, C> {
             return Nested::KeptOut(None);
         }
         let (flood, passed) = (queues.flood, others && queues.nested_went);
-        let until = |entry: &Entry<K, C>| view.keeps_nested_out(flood, entry.arrival);
-        let goes = |entry: &Entry<K, C>| {
-            let meta = entry.job.meta();
-            let free = !passed && until(entry).is_none();
+        let until = |job: &JobRef<K, C>| view.keeps_nested_out(flood, job.meta().arrival());
+        let goes = |job: &JobRef<K, C>| {
+            let meta = job.meta();
+            let free = !passed && until(job).is_none();
             free || meta.state.phase() != JobPhase::Queued || self.is_waited_for(meta, view)
         };
         let found = queues.nested.iter().position(goes);
         match found.and_then(|at| queues.nested.remove(at)) {
-            Some(entry) => {
-                queues.nested_went |= !self.is_waited_for(entry.job.meta(), view);
-                Nested::Goes(entry)
+            Some(job) => {
+                queues.nested_went |= !self.is_waited_for(job.meta(), view);
+                Nested::Goes(job)
             }
             None => Nested::KeptOut(queues.nested.front().and_then(until)),
         }

@@ -31,6 +31,12 @@ impl<K, C> Outside<K, C> {
         Self { lists: None, timer: None, front: false, aged: false }
     }
 
+    /// Whether nothing was put off.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lists.is_none() && self.timer.is_none() && !self.aged
+    }
+
     pub(super) fn lists(&mut self) -> &mut Lists<K, C> {
         let empty = || Box::new(Lists { trash: Vec::new(), gone: Vec::new(), waiters: Vec::new() });
         self.lists.get_or_insert_with(empty)

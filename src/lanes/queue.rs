@@ -12,15 +12,9 @@ use super::room::Waiter;
 use crate::sync::Arc;
 use std::collections::VecDeque;
 
-/// A queued job and its number in the order of arrival.
-pub(super) struct Entry<K, C> {
-    pub(super) arrival: u64,
-    pub(super) job: JobRef<K, C>,
-}
-
 /// A job that waits for another to be over.
 pub(super) struct Fenced<K, C> {
-    entry: Entry<K, C>,
+    job: JobRef<K, C>,
     fence: JobRef<K, C>,
 }
 
@@ -40,11 +34,11 @@ pub(super) struct Drains {
 
 /// The queues of an actor that is not idle.
 pub(super) struct Queues<K, C> {
-    lanes: [[VecDeque<Entry<K, C>>; LANES]; 2],
+    lanes: [[VecDeque<JobRef<K, C>>; LANES]; 2],
     /// A bit a lane that holds anything, see `bit`.
     filled: u16,
     /// Reads that run under the share of the job that submitted them.
-    pub(super) nested: VecDeque<Entry<K, C>>,
+    pub(super) nested: VecDeque<JobRef<K, C>>,
     /// Jobs that wait for another to be over.
     fenced: Vec<Fenced<K, C>>,
     arrivals: u64,
@@ -108,22 +102,23 @@ impl<K, C> Queues<K, C> {
             .fold(0, |filled, (class, lane)| filled | bit(class, lane));
     }
 
-    fn numbered(&mut self, job: JobRef<K, C>) -> Entry<K, C> {
+    #[inline(always)]
+    fn number(&mut self, job: &JobRef<K, C>) {
         self.arrivals += 1;
-        Entry { arrival: self.arrivals, job }
+        job.meta().note_arrival(self.arrivals);
     }
 
     /// A job has come that waits for no other.
     #[inline(always)]
     pub(super) fn arrive(&mut self, job: JobRef<K, C>) {
-        let entry = self.numbered(job);
-        let meta = entry.job.meta();
+        self.number(&job);
+        let meta = job.meta();
         if meta.is_nested() {
-            self.nested.push_back(entry);
+            self.nested.push_back(job);
         } else {
             let (class, lane) = (meta.class(), meta.lane());
             self.filled |= bit(class, lane);
-            self.lanes[class as usize][lane as usize].push_back(entry);
+            self.lanes[class as usize][lane as usize].push_back(job);
         }
     }
 
@@ -134,8 +129,8 @@ impl<K, C> Queues<K, C> {
             trash.push(fence);
             return Some(job);
         }
-        let entry = self.numbered(job);
-        self.fenced.push(Fenced { entry, fence });
+        self.number(&job);
+        self.fenced.push(Fenced { job, fence });
         None
     }
 
@@ -143,9 +138,9 @@ impl<K, C> Queues<K, C> {
     pub(super) fn unfenced(&mut self, trash: &mut Vec<JobRef<K, C>>) -> Vec<JobRef<K, C>> {
         let (free, waits) = std::mem::take(&mut self.fenced).into_iter().partition::<Vec<_>, _>(Fenced::is_free);
         self.fenced = waits;
-        let parts = free.into_iter().map(|Fenced { entry, fence }| {
+        let parts = free.into_iter().map(|Fenced { job, fence }| {
             trash.push(fence);
-            entry.job
+            job
         });
         parts.collect()
     }
@@ -157,8 +152,8 @@ impl<K, C> Queues<K, C> {
 
     /// The queued job that a later one of this key may follow.
     pub(super) fn leader(&self, bit: u64) -> Option<&JobRef<K, C>> {
-        let queued = self.lanes[LaneClass::Maintenance as usize].iter().flatten();
-        queued.map(|entry| &entry.job).find(|job| {
+        let mut queued = self.lanes[LaneClass::Maintenance as usize].iter().flatten();
+        queued.find(|job| {
             let meta = job.meta();
             meta.key().is_some_and(|key| key.bit() == bit) && meta.state.phase() == JobPhase::Queued
         })
@@ -167,9 +162,9 @@ impl<K, C> Queues<K, C> {
     /// Throws away what was taken out and stands at the head of its lane; how many.
     pub(super) fn purge(&mut self, trash: &mut Vec<JobRef<K, C>>) -> usize {
         let before = trash.len();
-        let purge = |queue: &mut VecDeque<Entry<K, C>>, trash: &mut Vec<JobRef<K, C>>| {
-            while queue.front().is_some_and(|entry| entry.job.meta().state.phase() != JobPhase::Queued) {
-                trash.extend(queue.pop_front().map(|entry| entry.job));
+        let purge = |queue: &mut VecDeque<JobRef<K, C>>, trash: &mut Vec<JobRef<K, C>>| {
+            while queue.front().is_some_and(|job| job.meta().state.phase() != JobPhase::Queued) {
+                trash.extend(queue.pop_front());
             }
         };
         for queue in self.lanes.iter_mut().flatten() {
@@ -183,11 +178,11 @@ impl<K, C> Queues<K, C> {
     /// Throws away all that was taken out, wherever it stands; how many.
     pub(super) fn sweep(&mut self, trash: &mut Vec<JobRef<K, C>>) -> usize {
         let mut swept = 0;
-        let mut keep = |entry: &Entry<K, C>| {
-            let queued = entry.job.meta().state.phase() == JobPhase::Queued;
+        let mut keep = |job: &JobRef<K, C>| {
+            let queued = job.meta().state.phase() == JobPhase::Queued;
             if !queued {
                 swept += 1;
-                trash.push(entry.job.clone());
+                trash.push(job.clone());
             }
             queued
         };
@@ -195,7 +190,7 @@ impl<K, C> Queues<K, C> {
             queue.retain(&mut keep);
         }
         self.nested.retain(&mut keep);
-        self.fenced.retain(|fenced| keep(&fenced.entry));
+        self.fenced.retain(|fenced| keep(&fenced.job));
         self.note_filled();
         swept
     }
@@ -203,11 +198,11 @@ impl<K, C> Queues<K, C> {
     /// The jobs of a class, in order of arrival.
     pub(super) fn of_class(&self, class: LaneClass) -> Vec<JobRef<K, C>> {
         let lanes = self.lanes[class as usize].iter().flatten();
-        let fenced = self.fenced.iter().map(|fenced| &fenced.entry);
-        let apart = self.nested.iter().chain(fenced).filter(|entry| entry.job.meta().class() == class);
-        let mut all: Vec<&Entry<K, C>> = lanes.chain(apart).collect();
-        all.sort_by_key(|entry| entry.arrival);
-        all.into_iter().map(|entry| entry.job.clone()).collect()
+        let fenced = self.fenced.iter().map(|fenced| &fenced.job);
+        let apart = self.nested.iter().chain(fenced).filter(|job| job.meta().class() == class);
+        let mut all: Vec<JobRef<K, C>> = lanes.chain(apart).cloned().collect();
+        all.sort_by_key(|job| job.meta().arrival());
+        all
     }
 
     /// Jobs that lie here, those that were taken out too.
@@ -217,8 +212,8 @@ impl<K, C> Queues<K, C> {
 
     /// The head of a lane.
     pub(super) fn head(&self, class: LaneClass, lane: LaneKind) -> Option<Head> {
-        let entry = self.lanes[class as usize][lane as usize].front()?;
-        Some(Head { arrival: entry.arrival, at: entry.job.meta().at() })
+        let meta = self.lanes[class as usize][lane as usize].front()?.meta();
+        Some(Head { arrival: meta.arrival(), at: meta.at() })
     }
 
     /// The heads of all lanes of a class.
@@ -231,32 +226,33 @@ impl<K, C> Queues<K, C> {
     }
 
     /// Takes the head of a lane.
-    pub(super) fn pop(&mut self, class: LaneClass, lane: LaneKind) -> Option<Entry<K, C>> {
+    #[inline]
+    pub(super) fn pop(&mut self, class: LaneClass, lane: LaneKind) -> Option<JobRef<K, C>> {
         let queue = &mut self.lanes[class as usize][lane as usize];
-        let entry = queue.pop_front();
+        let job = queue.pop_front();
         if queue.is_empty() {
             self.filled &= !bit(class, lane);
         }
-        entry
+        job
     }
 
     /// Puts back what was just taken.
-    pub(super) fn put_back(&mut self, class: LaneClass, lane: LaneKind, entry: Entry<K, C>) {
+    pub(super) fn put_back(&mut self, class: LaneClass, lane: LaneKind, job: JobRef<K, C>) {
         self.filled |= bit(class, lane);
-        self.lanes[class as usize][lane as usize].push_front(entry);
+        self.lanes[class as usize][lane as usize].push_front(job);
     }
 
     /// Takes everything out, in order of arrival.
     pub(super) fn take_all(&mut self, trash: &mut Vec<JobRef<K, C>>) -> Vec<JobRef<K, C>> {
-        let mut all: Vec<Entry<K, C>> = self.lanes.iter_mut().flatten().flat_map(VecDeque::drain_all).collect();
+        let mut all: Vec<JobRef<K, C>> = self.lanes.iter_mut().flatten().flat_map(VecDeque::drain_all).collect();
         self.filled = 0;
         all.extend(self.nested.drain(..));
-        all.extend(self.fenced.drain(..).map(|Fenced { entry, fence }| {
+        all.extend(self.fenced.drain(..).map(|Fenced { job, fence }| {
             trash.push(fence);
-            entry
+            job
         }));
-        all.sort_by_key(|entry| entry.arrival);
-        all.into_iter().map(|entry| entry.job).collect()
+        all.sort_by_key(|job| job.meta().arrival());
+        all
     }
 }
 

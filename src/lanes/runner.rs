@@ -14,14 +14,14 @@ use super::answer::LaneError;
 use super::context::LaneCx;
 use super::current;
 use super::executor::{Found, Shared};
-use super::held::{self, Held};
+use super::held;
 use super::job::{self, JobRef, Ran, post};
 use super::kind::{LaneClass, LaneKind};
 use super::meta::Meta;
 use super::queue::Queues;
 use super::share;
 use super::slots::InSlot;
-use super::turn::{Admitted, Visit};
+use super::turn::Visit;
 use super::word::Owes;
 use crate::admission::ContextScope;
 use crate::flight::{self, ActiveScope, OnUnwind};
@@ -52,66 +52,69 @@ where
 
     pub(super) fn run(mut self) {
         let Some((shared, mut slot)) = self.at.take() else { return };
-        let (mut spare, mut kept, mut active) = (None, None, None);
+        let (mut spare, mut active) = (None, None);
+        // The actor of the job in hand, which the runner keeps as long as it has the job: see `Meta::new`.
+        let (mut actor, mut kept, mut now) = (None, None, 0);
         let visits = if shared.spawner.is_driven() { 1 } else { VISITS };
         for visit in 1..=visits {
-            let admitted = match kept.take() {
-                Some(admitted) => admitted,
-                None => {
-                    if shared.gives_back(&mut slot) {
-                        return;
-                    }
-                    let Some(found) = shared.next() else {
-                        match shared.stop(slot) {
-                            Some(again) => slot = again,
-                            None => return,
-                        }
-                        continue;
-                    };
-                    let Some(admitted) = visit_found(&shared, found, &mut spare) else { continue };
-                    admitted
+            if kept.is_none() {
+                if shared.gives_back(&mut slot) {
+                    return;
                 }
-            };
-            match begin(&shared, admitted, (slot, &mut active), (visit < visits).then_some(&mut spare)) {
-                Then::Over => {}
-                Then::GoesOn(next) => kept = Some(next),
-                Then::Away => {
-                    if !shared.pool.start() {
-                        return;
+                let Some(found) = shared.next() else {
+                    match shared.stop(slot) {
+                        Some(again) => slot = again,
+                        None => return,
                     }
-                    slot = shared.take_slot();
-                }
+                    continue;
+                };
+                kept = visit_found(&shared, found, &mut spare, &mut actor, &mut now);
             }
+            let (Some(job), Some(of)) = (kept.take(), &actor) else { continue };
+            let next = (visit < visits).then_some(Next { spare: &mut spare, job: &mut kept });
+            let has_slot = begin(&shared, of, job, (slot, &mut active, &mut now), next);
+            if kept.is_none() {
+                actor = None;
+            }
+            if has_slot {
+                continue;
+            }
+            if !shared.pool.start() {
+                return;
+            }
+            slot = shared.take_slot();
         }
         shared.launch(slot);
     }
 }
 
-/// A job that is to be begun, and its actor, which the runner keeps as long as it has the job: see [`Meta::new`].
-type Begun<K, C> = (Arc<Actor<K, C>>, Admitted<K, C>);
-
-/// What became of a job that was begun.
-enum Then<K, C> {
-    Over,
-    /// It is over, and the next of its actor is admitted.
-    GoesOn(Begun<K, C>),
-    /// A future has taken the slot along.
-    Away,
-}
-
 /// Queues for an actor that has none, and from one that needs them no more.
 type Spare<K, C> = Option<Box<Queues<K, C>>>;
 
-/// Visits an actor that stood in a run queue.
-fn visit_found<K, C>(shared: &Arc<Shared<K, C>>, found: Found<K, C>, spare: &mut Spare<K, C>) -> Option<Begun<K, C>>
+/// What a runner needs to go on with an actor, and the job of it that is admitted then.
+struct Next<'a, K, C> {
+    spare: &'a mut Spare<K, C>,
+    job: &'a mut Option<JobRef<K, C>>,
+}
+
+/// Visits an actor that stood in a run queue: a job of it that is to be begun, if one was admitted, and when that was.
+fn visit_found<K, C>(
+    shared: &Arc<Shared<K, C>>,
+    found: Found<K, C>,
+    spare: &mut Spare<K, C>,
+    visited: &mut Option<Arc<Actor<K, C>>>,
+    now: &mut u64,
+) -> Option<JobRef<K, C>>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
     let Found { actor, ticket, renews, place } = found;
-    let visit = Visit { ticket, renews, alone: shared.is_alone(), place, now: shared.about(), spare };
-    let admitted = actor.visit(visit)?;
-    Some((actor, admitted))
+    let mut visit = Visit { ticket, renews, alone: shared.is_alone(), place, now: shared.about(), spare };
+    let admitted = actor.visit(&mut visit);
+    *now = visit.now;
+    *visited = admitted.is_some().then_some(actor);
+    admitted
 }
 
 impl<K, C> Drop for Runner<K, C>
@@ -133,24 +136,25 @@ where
     }
 }
 
-/// The slot of a job that is begun and its place on the thread's stack, which the next one finds there if the runner goes on with the
-/// actor: nothing of the host's is called between the two.
-type Seat<'a> = (usize, &'a mut Option<ActiveScope>);
+/// The slot of a job that is begun; its place on the thread's stack, which the next one finds there if the runner goes on with the
+/// actor, since nothing of the host's is called between the two; and when it was admitted.
+type Seat<'a> = (usize, &'a mut Option<ActiveScope>, &'a mut u64);
 
-/// Begins a job that was admitted. With `spare` it may go on with the actor.
+/// Begins a job that was admitted. With `next` it may go on with the actor. False if a future has taken the slot along.
+#[inline(always)]
 fn begin<K, C>(
     shared: &Arc<Shared<K, C>>,
-    (actor, admitted): Begun<K, C>,
-    (slot, active): Seat<'_>,
-    spare: Option<&mut Spare<K, C>>,
-) -> Then<K, C>
+    actor: &Arc<Actor<K, C>>,
+    job: JobRef<K, C>,
+    (slot, active, now): Seat<'_>,
+    next: Option<Next<'_, K, C>>,
+) -> bool
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    let Admitted { job, held, now } = admitted;
     let meta = job.meta();
-    held::note(meta, slot, held);
+    let only_slot = held::note_slot(meta, slot);
     let lane = meta.lane();
     shared.slots.begin(
         slot,
@@ -161,7 +165,7 @@ where
             class: meta.class(),
             id: meta.brought.id,
             label: meta.brought.label,
-            started: now,
+            started: *now,
         },
     );
     if !job::start(&job) {
@@ -169,15 +173,15 @@ where
         *active = None;
         shared.slots.end(slot, None);
         release(meta, false);
-        return Then::Over;
+        return true;
     }
-    if let Some(error) = too_late(meta, now) {
+    if let Some(error) = too_late(meta, *now) {
         *active = None;
         shared.slots.end(slot, None);
         meta.state.finish();
         release(meta, false);
         job.answer(error);
-        return Then::Over;
+        return true;
     }
     let cx = LaneCx { job };
     let unwound = OnUnwind::call(|| unwound(shared, &cx.job, slot));
@@ -188,42 +192,46 @@ where
             cx.job.run(&cx)
         })
     };
-    let quiet = matches!(ran, Ran::Over { panicked: false });
-    let spare = spare.filter(|_| quiet && may_go_on(shared, &cx.job, held));
-    if spare.is_none() {
+    let quiet = only_slot && matches!(ran, Ran::Over { panicked: false });
+    let next = next.filter(|_| quiet && may_go_on(shared, &cx.job));
+    if next.is_none() {
         *active = None;
     }
     unwound.disarm();
     match ran {
         Ran::Over { panicked } => {
-            let next = over(shared, &cx.job, slot, panicked, spare);
-            if next.is_none() {
+            let goes_on = over(shared, &cx.job, slot, panicked, next.map(|next| (next, now)));
+            if !goes_on {
                 *active = None;
             }
             job::put_away(cx.job, &shared.blocks);
-            return next.map_or(Then::Over, |next| Then::GoesOn((actor, next)));
         }
         Ran::Built => built(shared, cx.job, slot),
-        Ran::Away => return Then::Away,
+        Ran::Away => return false,
     }
-    Then::Over
+    true
 }
 
-/// Whether the runner may go on with the actor of a read that is over: nobody else waits, and to answer the read calls nothing of
+/// Whether the runner may go on with the actor of a job that held a slot alone and is over: it was a read, nobody else waits, and to answer the read calls nothing of
 /// the host's, which the next one would have to wait for.
-fn may_go_on<K, C>(shared: &Shared<K, C>, job: &JobRef<K, C>, held: Held) -> bool
+fn may_go_on<K, C>(shared: &Shared<K, C>, job: &JobRef<K, C>) -> bool
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
     let meta = job.meta();
     let plain = meta.brought.lane == LaneKind::PureRead && meta.class() == LaneClass::Interactive;
-    plain && held == Held::default() && job.is_answered_quietly() && shared.is_alone_with(meta.actor())
+    plain && job.is_answered_quietly() && shared.is_alone_with(meta.actor())
 }
 
 /// Gives back what a read held of its actor, and goes on with that.
 #[inline(always)]
-fn go_on<K, C>(shared: &Arc<Shared<K, C>>, meta: &Meta<K, C>, spare: &mut Spare<K, C>) -> Option<Admitted<K, C>>
+fn go_on<K, C>(
+    shared: &Arc<Shared<K, C>>,
+    meta: &Meta<K, C>,
+    spare: &mut Spare<K, C>,
+    now: &mut u64,
+) -> Option<JobRef<K, C>>
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
@@ -233,8 +241,10 @@ where
     if owes != Owes::default() {
         actor.settle(owes);
     }
-    let visit = Visit { ticket: None, renews: true, alone: true, place: None, now: shared.about(), spare };
-    actor.go_on(seen?, visit)
+    let mut visit = Visit { ticket: None, renews: true, alone: true, place: None, now: shared.about(), spare };
+    let admitted = actor.go_on(seen?, &mut visit);
+    *now = visit.now;
+    admitted
 }
 
 /// Why a job that was admitted must not begin: a writer has panicked since, or its deadline is over and no timer has said so.
@@ -272,15 +282,15 @@ where
     actor.settle(owes);
 }
 
-/// A job is over, in a slot. With `spare` its runner goes on with the actor: the next job of it that was admitted.
+/// A job is over, in a slot. With `next` its runner goes on with the actor: true if a job of it was admitted, at the time noted.
 #[inline(always)]
 fn over<K, C>(
     shared: &Arc<Shared<K, C>>,
     job: &JobRef<K, C>,
     slot: usize,
     panicked: bool,
-    spare: Option<&mut Spare<K, C>>,
-) -> Option<Admitted<K, C>>
+    next: Option<(Next<'_, K, C>, &mut u64)>,
+) -> bool
 where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
@@ -303,15 +313,18 @@ where
         meta.keep_actor();
         meta.state.finish();
     }
-    let next = match spare {
-        Some(spare) => go_on(shared, meta, spare),
+    let goes_on = match next {
+        Some((next, now)) => {
+            *next.job = go_on(shared, meta, next.spare, now);
+            next.job.is_some()
+        }
         None => {
             release(meta, panicked && meta.lane() == LaneKind::Mutating);
-            None
+            false
         }
     };
     job.deliver(alone);
-    next
+    goes_on
 }
 
 /// The engine's own code has panicked while a job was in a slot: the job ends as panicked, and the slot goes to another runner.

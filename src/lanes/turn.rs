@@ -6,15 +6,15 @@
 //! host code runs in a turn: what is to be answered or thrown away is kept until it is left.
 
 use super::actor::{Actor, Inside};
-use super::held::{Held, Place};
+use super::held::{self, Held, Place};
 use super::intake;
 use super::job::{JobRef, claim};
 use super::kind::{LaneClass, LaneKind};
 use super::nested::Nested;
 use super::order::View;
 use super::outside::Outside;
-use super::queue::{Entry, Queues};
-use super::reads::{NextRead, READ};
+use super::queue::Queues;
+use super::reads::{NoRead, READ};
 use super::word::{Owes, Seen};
 use crate::sync::Arc;
 
@@ -34,21 +34,13 @@ pub(super) struct Visit<'a, K, C> {
     pub(super) spare: &'a mut Option<Box<Queues<K, C>>>,
 }
 
-/// A job that was admitted: it holds its part of the actor, and is to be run.
-pub(super) struct Admitted<K, C> {
-    pub(super) job: JobRef<K, C>,
-    pub(super) held: Held,
-    /// When that was.
-    pub(super) now: u64,
-}
-
 /// What a judgement comes to.
 enum Decision<K, C> {
     /// The word was changed on the way: judge again.
     Again,
     Closed,
     Admit {
-        entry: Entry<K, C>,
+        job: JobRef<K, C>,
         class: LaneClass,
         lane: LaneKind,
         held: Held,
@@ -65,8 +57,9 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    /// Visits the actor: a job to be run, if one was admitted. A place for maintenance that was not needed is given back.
-    pub(super) fn visit(self: &Arc<Self>, visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
+    /// Visits the actor: a job to be run, which holds its part of the actor, if one was admitted; that was at `visit.now`. A place for
+    /// maintenance that was not needed is given back.
+    pub(super) fn visit(self: &Arc<Self>, visit: &mut Visit<'_, K, C>) -> Option<JobRef<K, C>> {
         match self.word.begin_turn(visit.ticket) {
             Some(seen) => self.go_on(seen, visit),
             None => {
@@ -77,83 +70,91 @@ where
     }
 
     /// As [`visit`](Self::visit), for who has the turn.
-    pub(super) fn go_on(self: &Arc<Self>, seen: Seen, mut visit: Visit<'_, K, C>) -> Option<Admitted<K, C>> {
+    pub(super) fn go_on(self: &Arc<Self>, mut seen: Seen, visit: &mut Visit<'_, K, C>) -> Option<JobRef<K, C>> {
         let mut outside = Outside::new();
-        let (admitted, owes) = self.serve(seen, &mut visit, &mut outside);
-        self.leave_turn(owes, visit.place, outside);
-        admitted
-    }
-
-    /// Judges until the turn is left: with a job, if one was admitted, and with what leaving it owes.
-    fn serve(
-        self: &Arc<Self>,
-        mut seen: Seen,
-        visit: &mut Visit<'_, K, C>,
-        outside: &mut Outside<K, C>,
-    ) -> (Option<Admitted<K, C>>, Owes) {
         // SAFETY: the turn is ours until the word is left.
         unsafe { self.with_inside(|inside| self.renew(inside, visit.renews)) };
         loop {
+            let mut why = NoRead::LookAtAll;
             // SAFETY: as above.
-            match unsafe { self.with_inside(|inside| self.next_read(inside, seen, visit, outside)) } {
-                NextRead::Goes(entry, again) => {
-                    if let Some(owes) = self.word.admit(seen, READ.1, READ.0, again) {
-                        self.left_queue(entry.job.meta());
-                        return (Some(Admitted { job: entry.job, held: Held::default(), now: visit.now }), owes);
-                    }
-                    // SAFETY: as above.
-                    unsafe { self.with_inside(|inside| self.put_back(inside, visit, outside, entry, READ, false)) };
-                    seen = self.word.refresh();
-                    continue;
+            let next =
+                unsafe { self.with_inside(|inside| self.next_read(inside, seen, visit, &mut outside, &mut why)) };
+            if let Some(job) = next {
+                let again = (seen.all_queued() > 1).then(|| seen.next_after(READ.0));
+                if let Some(owes) = self.word.admit(seen, READ.1, READ.0, again) {
+                    self.left_queue(job.meta());
+                    self.leave_turn(owes, visit.place, outside);
+                    return Some(job);
                 }
-                NextRead::Waits => match self.word.leave(seen, None) {
-                    Some(owes) => return (None, owes),
-                    None => {
-                        seen = self.word.refresh();
-                        continue;
-                    }
-                },
-                NextRead::LookAtAll => {}
-            }
-            // SAFETY: as above.
-            let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, visit, outside)) };
-            match decision {
-                Decision::Again => {}
-                Decision::Closed => {
-                    self.empty_inside(seen);
-                    return (None, Owes::default());
-                }
-                Decision::Admit { entry, class, lane, held, nested, again } => {
-                    if let Some(owes) = self.word.admit(seen, lane, class, again) {
-                        self.left_queue(entry.job.meta());
-                        return (Some(Admitted { job: entry.job, held, now: visit.now }), owes);
-                    }
-                    // SAFETY: as above.
-                    unsafe {
-                        self.with_inside(|at| self.put_back(at, visit, outside, entry, (class, lane), nested));
-                    }
-                    self.return_held(held, visit);
-                }
-                Decision::Leave { again } => {
-                    if let Some(owes) = self.word.leave(seen, again) {
-                        return (None, owes);
-                    }
-                }
+                // SAFETY: as above.
+                unsafe { self.with_inside(|inside| self.put_back(inside, visit, &mut outside, job, READ, false)) };
+            } else if why == NoRead::LookAtAll {
+                return self.go_on_with_all(seen, visit, outside);
+            } else if let Some(owes) = self.word.leave(seen, None) {
+                self.leave_turn(owes, visit.place, outside);
+                return None;
             }
             seen = self.word.refresh();
         }
     }
 
+    /// As [`go_on`](Self::go_on), where not only reads are to be looked at.
+    #[inline(never)]
+    fn go_on_with_all(
+        self: &Arc<Self>,
+        mut seen: Seen,
+        visit: &mut Visit<'_, K, C>,
+        mut outside: Outside<K, C>,
+    ) -> Option<JobRef<K, C>> {
+        let (admitted, owes) = loop {
+            // SAFETY: the turn is ours until the word is left.
+            let decision = unsafe { self.with_inside(|inside| self.judge(inside, seen, visit, &mut outside)) };
+            match decision {
+                Decision::Again => {}
+                Decision::Closed => {
+                    self.empty_inside(seen);
+                    break (None, Owes::default());
+                }
+                Decision::Admit { job, class, lane, held, nested, again } => {
+                    if let Some(owes) = self.word.admit(seen, lane, class, again) {
+                        self.left_queue(job.meta());
+                        held::note(job.meta(), held);
+                        break (Some(job), owes);
+                    }
+                    // SAFETY: as above.
+                    unsafe {
+                        self.with_inside(|at| self.put_back(at, visit, &mut outside, job, (class, lane), nested));
+                    }
+                    self.return_held(held, visit);
+                }
+                Decision::Leave { again } => {
+                    if let Some(owes) = self.word.leave(seen, again) {
+                        break (None, owes);
+                    }
+                }
+            }
+            seen = self.word.refresh();
+            // SAFETY: as above.
+            unsafe { self.with_inside(|inside| self.take_in(inside, visit, &mut outside)) };
+        };
+        self.leave_turn(owes, visit.place, outside);
+        admitted
+    }
+
     /// Does what leaving the turn owes, and what was put off until then.
+    #[inline(always)]
     fn leave_turn(self: &Arc<Self>, owes: Owes, place: Option<Place>, outside: Outside<K, C>) {
         if owes != Owes::default() {
             self.settle_at(owes, outside.front);
         }
         self.give_back(place);
-        self.after(outside);
+        if !outside.is_empty() {
+            self.after(outside);
+        }
     }
 
     /// What was put off until the turn was left.
+    #[inline(never)]
     fn after(self: &Arc<Self>, mut outside: Outside<K, C>) {
         let lists = outside.take_lists();
         if let Some(lists) = &lists {
@@ -198,21 +199,21 @@ where
         inside: &mut Inside<K, C>,
         visit: &mut Visit<'_, K, C>,
         outside: &mut Outside<K, C>,
-        entry: Entry<K, C>,
+        job: JobRef<K, C>,
         (class, lane): (LaneClass, LaneKind),
         nested: bool,
     ) {
-        if !entry.job.meta().state.unclaim() {
+        if !job.meta().state.unclaim() {
             // Cancelled in between: its room is ours, its answer is not.
-            outside.lists().gone.push(entry.job);
+            outside.lists().gone.push(job);
             return;
         }
         let queues = queues_of(inside, visit);
         queues.flood = queues.flood_before;
         if nested {
-            queues.nested.push_front(entry);
+            queues.nested.push_front(job);
         } else {
-            queues.put_back(class, lane, entry);
+            queues.put_back(class, lane, job);
         }
         inside.credit += self.price();
     }
@@ -387,16 +388,16 @@ where
         outside: &mut Outside<K, C>,
     ) -> Result<Decision<K, C>, Option<u64>> {
         match self.nested(queues, view, others) {
-            Nested::Goes(entry) if claim(&entry.job) => {
-                let (class, lane) = (entry.job.meta().class(), entry.job.meta().lane());
+            Nested::Goes(job) if claim(&job) => {
+                let (class, lane) = (job.meta().class(), job.meta().lane());
                 let again = Some(LaneClass::Interactive);
                 // It is one of the reads that may start before the next writer, like any other.
                 view.admitted(lane, &mut queues.flood);
-                Ok(Decision::Admit { entry, class, lane, held: Held::default(), nested: true, again })
+                Ok(Decision::Admit { job, class, lane, held: Held::default(), nested: true, again })
             }
-            Nested::Goes(entry) => {
+            Nested::Goes(job) => {
                 self.forget_dead(1);
-                outside.lists().trash.push(entry.job);
+                outside.lists().trash.push(job);
                 Ok(Decision::Again)
             }
             Nested::KeptOut(until) => Err(until),
@@ -412,10 +413,10 @@ where
         held: Held,
         outside: &mut Outside<K, C>,
     ) -> Option<Decision<K, C>> {
-        let entry = queues.pop(class, lane)?;
-        if !claim(&entry.job) {
+        let job = queues.pop(class, lane)?;
+        if !claim(&job) {
             self.forget_dead(1);
-            outside.lists().trash.push(entry.job);
+            outside.lists().trash.push(job);
             if let Some(permit) = held.permit {
                 self.shared.heavy.give(permit);
             }
@@ -429,7 +430,7 @@ where
         // Of two permits that came to it at once a build has one: whatever else is queued, the other is to go back.
         let keeps = lane == LaneKind::HeavyInit && !self.grants.is_empty();
         let again = again.or(keeps.then_some(LaneClass::Interactive));
-        Some(Decision::Admit { entry, class, lane, held, nested: false, again })
+        Some(Decision::Admit { job, class, lane, held, nested: false, again })
     }
 
     /// Takes the oldest maintenance job, if it may run. A decision also if it may, and there is no place for it.
