@@ -66,6 +66,8 @@ pub(crate) mod modelled {
     pub(crate) use super::fifo::Fifo;
     pub(crate) use super::hot::HotSlot;
     pub(crate) use super::search::Search;
+    #[cfg(shardrun_shuttle)]
+    pub(crate) use super::start::blocking;
     pub(crate) use super::threads::Threads;
     pub(crate) use super::timer::{Deadline, Timer};
     pub(crate) use super::worker::{End, Worker};

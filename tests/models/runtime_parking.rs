@@ -7,8 +7,8 @@ use crate::runtime::modelled::{Crew, Search};
 use crate::runtime::{Job, Pool};
 #[cfg(shardrun_shuttle)]
 use crate::runtime::{
-    Pinning, Place, Priority, Runtime, blocking,
-    modelled::{Config, End, Engine, Plan, Sizes, Threads, TimeSource, Worker},
+    Pinning, Place, Priority, Runtime,
+    modelled::{Config, End, Engine, Plan, Sizes, Threads, TimeSource, Worker, blocking},
 };
 use crate::sync::atomic::{AtomicUsize, Ordering};
 use crate::sync::{Arc, thread};
