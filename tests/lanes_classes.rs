@@ -16,6 +16,7 @@ const READ: LaneKind = LaneKind::PureRead;
 const HEAVY: LaneKind = LaneKind::HeavyInit;
 const WRITE: LaneKind = LaneKind::Mutating;
 const COMMIT: LaneKind = LaneKind::MaintenanceCommit;
+const STATUS: LaneKind = LaneKind::SerialLspStatus;
 const NOW: LaneClass = LaneClass::Interactive;
 const LATER: LaneClass = LaneClass::Maintenance;
 
@@ -563,5 +564,21 @@ fn f18_an_interactive_build_does_not_wait_for_a_permit_that_maintenance_was_hand
     }
     assert!(seen.contains("+Z2"), "a permit is there: {seen}");
     bench.open(&[&builds[0], &later, &next]);
+    bench.lanes.shutdown();
+}
+
+#[test]
+fn f18_a_permit_is_not_handed_to_and_fro_between_actors_whose_interactive_jobs_cannot_go() {
+    let bench = Bench::new((8, 3, 1, 1));
+    let holds = bench.gated(4, HEAVY, NOW, "Z");
+    let busy = [(2, "x"), (3, "y")].map(|(key, name)| bench.gated(key, STATUS, NOW, name));
+    let behind = [(2, "x2"), (3, "y2")].map(|(key, name)| bench.gated(key, STATUS, NOW, name));
+    let builds = [(2, "X"), (3, "Y")].map(|(key, name)| bench.gated(key, HEAVY, LATER, name));
+    assert_eq!(bench.seen(), "+Z +x +y");
+    bench.open(&[&holds]);
+    assert_eq!(bench.seen(), "-Z +X", "what waits behind a job of its own lane is in nobody's way");
+    bench.open(&[&builds[0]]);
+    assert_eq!(bench.seen(), "-X +Y");
+    bench.open(&[&builds[1], &busy[0], &busy[1], &behind[0], &behind[1]]);
     bench.lanes.shutdown();
 }

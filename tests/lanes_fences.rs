@@ -7,9 +7,11 @@ mod support;
 use shardrun::{
     CoalesceKey, Driver, LaneClass, LaneHandle, LaneKind, LaneTicket, Lanes, LanesConfig, RequestContext, Runtime,
 };
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use support::{Bench, Gate};
 
@@ -205,4 +207,74 @@ fn those_who_wait_for_the_same_job_and_are_equal_run_once() {
     bench.open(&[&write]);
     assert!(all.iter_mut().all(|one| one.try_get() == Some(Ok(1))));
     assert_eq!(ran.load(Ordering::SeqCst), 1);
+}
+
+/// Calls a function when it is dropped.
+struct Leaves<F: Fn()>(F);
+
+impl<F: Fn()> Drop for Leaves<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+#[test]
+fn what_swept_jobs_waited_for_is_let_go_of_outside_the_turn() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes: Arc<Lanes<u32, ()>> = Arc::new(Lanes::new(&runtime, LanesConfig::preset(4, 3, 3, 1)).unwrap());
+    assert!(lanes.register(0, ()));
+    let (says, told) = channel();
+    let there = Arc::downgrade(&lanes);
+    let leaves = Leaves(move || {
+        let read = there.upgrade().map(|lanes| lanes.submit(&0, lanes.job(READ, |_| 7)).wait());
+        let _ = says.send(read.map(|answer| answer.map_err(|error| error.to_string())));
+    });
+    let waiting: Arc<Mutex<Vec<LaneHandle<()>>>> = Arc::default();
+    let cancels = waiting.clone();
+    let job = lanes.job(READ, move |_| {
+        for handle in cancels.lock().unwrap().drain(..) {
+            handle.cancel();
+        }
+    });
+    let first = RequestContext::new(leaves).scope(|| lanes.submit(&0, job));
+    let ticket = first.ticket().cloned().unwrap();
+    for _ in 0..100 {
+        let after = lanes.job(READ, |_| ()).after(ticket.clone());
+        waiting.lock().unwrap().push(lanes.submit(&0, after));
+    }
+    // It is queued behind the first, so that one visit finds those that wait.
+    let mut last = lanes.submit(&0, lanes.job(READ, |_| ()));
+    drop(ticket);
+    first.detach();
+    runtime.drive_all();
+    assert!(last.try_get().is_some());
+    assert_eq!(told.try_recv(), Ok(Some(Ok(7))), "a turn that was held would let no read in");
+}
+
+/// Notes when it is called.
+struct Notes(Sender<&'static str>);
+
+impl Wake for Notes {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send("answered");
+    }
+}
+
+#[test]
+fn a_job_is_answered_before_what_it_waited_for_is_let_go_of() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes: Lanes<u32, ()> = Lanes::new(&runtime, LanesConfig::preset(2, 2, 1, 1)).unwrap();
+    assert!(lanes.register(0, ()));
+    let (says, told) = channel();
+    let waker = Waker::from(Arc::new(Notes(says.clone())));
+    let leaves = Leaves(move || {
+        let _ = says.send("let go");
+    });
+    let first = RequestContext::new(leaves).scope(|| lanes.submit(&0, lanes.job(WRITE, |_| ())));
+    let after = lanes.job(WRITE, |_| ()).after(first.ticket().cloned().unwrap());
+    first.detach();
+    let mut second = lanes.submit(&0, after);
+    assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&waker)).is_pending());
+    runtime.drive_all();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), ["answered", "let go"]);
 }

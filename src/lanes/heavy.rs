@@ -172,9 +172,11 @@ where
         }
     }
 
-    /// Passes on what was handed to builds of a class that others here go before. For who has the turn.
-    pub(super) fn pass_on(&self, lines: &mut Lines, class: LaneClass) {
-        if kinds(class).iter().any(|permit| self.grants.has(class, *permit)) {
+    /// Maintenance comes after others in this visit: unless it is overdue, whoever waits behind it may have its permit meanwhile. Only
+    /// where it does, or two actors whose interactive jobs cannot go would hand one permit to and fro. For who has the turn.
+    pub(super) fn goes_after_others(&self, lines: &mut Lines, overdue: bool) {
+        let class = LaneClass::Maintenance;
+        if !overdue && kinds(class).iter().any(|permit| self.grants.has(class, *permit)) {
             self.shared.heavy.let_go(self, lines, class);
         }
     }

@@ -215,22 +215,23 @@ where
     /// # Safety
     /// The caller has left the result, and tells it once.
     unsafe fn tell(&self) {
-        if let Some(apart) = self.meta.apart() {
+        let fence = self.meta.apart().and_then(|apart| {
             // SAFETY: promised by the caller.
             unsafe { self.tell_apart(apart) };
-        }
-        lent::give_back(&self.meta);
+            apart.fence.take()
+        });
+        let lender = lent::given_back(&self.meta);
         // SAFETY: promised by the caller.
         trampoline::wake(unsafe { self.shot.resolve_put() });
+        // Either may be the last that is known of another job, whose destructors may wait for this one.
+        fence.into_iter().for_each(trampoline::dispose);
+        lender.into_iter().for_each(trampoline::dispose);
     }
 
     /// # Safety
     /// As for `tell`.
     #[cold]
     unsafe fn tell_apart(&self, apart: &Apart<K, C>) {
-        if let Some(fence) = apart.fence.take() {
-            trampoline::dispose(fence);
-        }
         // Only what has a key is followed.
         if apart.key.is_none() {
             return;

@@ -87,11 +87,16 @@ where
     }
 }
 
-/// The job of `meta` is answered, or nobody waits for it any more: what was lent for it goes back.
+/// Nobody waits for the job of `meta` any more: what was lent for it goes back.
 pub(super) fn give_back<K, C>(meta: &Meta<K, C>) {
-    if let Some(waits) = meta.lender.give_back(&meta.state) {
-        waits.end();
-    }
+    given_back(meta).into_iter().for_each(trampoline::dispose);
+}
+
+/// The job of `meta` is about to be answered: what was lent for it goes back. To be disposed of behind the answer.
+pub(super) fn given_back<K, C>(meta: &Meta<K, C>) -> Option<Arc<Waits>> {
+    let waits = meta.lender.give_back(&meta.state)?;
+    waits.0.unlend_slot();
+    Some(waits)
 }
 
 /// The job that runs on this thread is about to sleep until the job of `meta` is over. Why it must not.

@@ -190,7 +190,11 @@ impl<K, C> Queues<K, C> {
             queue.retain(&mut keep);
         }
         self.nested.retain(&mut keep);
-        self.fenced.retain(|fenced| keep(&fenced.job));
+        let (waits, gone) =
+            std::mem::take(&mut self.fenced).into_iter().partition::<Vec<_>, _>(|fenced| keep(&fenced.job));
+        self.fenced = waits;
+        // What they waited for may be known to nobody else.
+        trash.extend(gone.into_iter().map(|Fenced { fence, .. }| fence));
         self.note_filled();
         swept
     }

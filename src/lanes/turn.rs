@@ -324,9 +324,6 @@ where
         self.leave_lines(&mut queues.lines, builds);
         let aged = view.maintenance_is_aged();
         self.note_overdue(aged);
-        if !aged && seen.queued(LaneClass::Interactive) > 0 {
-            self.pass_on(&mut queues.lines, LaneClass::Maintenance);
-        }
         let kept_out = match self.admit_nested(queues, &view, true, outside) {
             Ok(decision) => return decision,
             Err(until) => until,
@@ -335,6 +332,7 @@ where
             return decision;
         }
         if *credit <= 0 && !visit.alone && seen.queued(LaneClass::Interactive) > 0 && visit.place.is_none() {
+            self.goes_after_others(&mut queues.lines, aged);
             return Decision::Leave { again: Some(LaneClass::Interactive) };
         }
         let mut flood = queues.flood;
@@ -357,6 +355,7 @@ where
             }
             if let Some(decision) = self.take(queues, view.seen, (class, lane), held, outside) {
                 if matches!(decision, Decision::Admit { .. }) {
+                    self.goes_after_others(&mut queues.lines, aged);
                     queues.nested_went = false;
                     view.admitted(lane, &mut queues.flood);
                     *credit -= self.price();
@@ -370,9 +369,9 @@ where
         {
             return decision;
         }
-        if view.lets_maintenance()
-            && let Some(decision) = self.maintenance(queues, &view, visit, outside, false)
-        {
+        if !view.lets_maintenance() {
+            self.goes_after_others(&mut queues.lines, aged);
+        } else if let Some(decision) = self.maintenance(queues, &view, visit, outside, false) {
             return decision;
         }
         self.arm(queues, &view, [found.until, kept_out].into_iter().flatten().min(), outside);

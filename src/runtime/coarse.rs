@@ -57,13 +57,12 @@ mod tests {
 
     #[test]
     fn it_is_never_ahead_and_goes_on() {
-        let clock = Coarse::start();
         let begun = Instant::now();
+        let clock = Coarse::start();
         let Some(mut last) = clock.elapsed() else { return };
         while begun.elapsed() < Duration::from_millis(40) {
             let now = clock.elapsed().unwrap();
-            // What passed between the two starts is far less than a millisecond.
-            assert!(now >= last && u128::from(now) <= begun.elapsed().as_nanos() + 1_000_000);
+            assert!(now >= last && u128::from(now) <= begun.elapsed().as_nanos());
             last = now;
         }
         assert!(last > 0, "it stands still");

@@ -414,14 +414,28 @@ where
     C: Send + Sync + 'static,
     V: View<C>,
 {
-    let shared = &going.actor.shared;
+    begin_later(&going.inner, &going.actor, &going.cell, &going.shown);
+}
+
+/// Arms the timer of a publication that is to begin once more.
+fn begin_later<K, C, V>(
+    inner: &Arc<Inner<V>>,
+    actor: &Arc<Actor<K, C>>,
+    cell: &Arc<ViewCell<V::Path>>,
+    shown: &Arc<Shown<V>>,
+) where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+    V: View<C>,
+{
+    let shared = &actor.shared;
     if shared.spawner.may_wait().is_err() {
         return;
     }
-    let again = Arc::new(Again { _shown: going.shown.clone(), timer: OnceLock::new() });
+    let again = Arc::new(Again { _shown: shown.clone(), timer: OnceLock::new() });
     let delay = {
-        let mut owed = going.cell.owed.lock();
-        if !going.cell.is_newest(going.publication()) {
+        let mut owed = cell.owed.lock();
+        if !cell.is_newest(&shown.publication) {
             return;
         }
         owed.again = Some(again.clone());
@@ -429,11 +443,11 @@ where
         owed.retry = (delay * 2).min(RETRY.1);
         delay
     };
-    going.publication().enter(PublishPhase::RetryWait, shared.now());
-    let (inner, actor, cell) = (going.inner.clone(), Arc::downgrade(&going.actor), Arc::downgrade(&going.cell));
-    let shown = Arc::downgrade(&going.shown);
+    shown.publication.enter(PublishPhase::RetryWait, shared.now());
+    let (inner, weak, cell) = (inner.clone(), Arc::downgrade(actor), Arc::downgrade(cell));
+    let shown = Arc::downgrade(shown);
     let job = Job::new(move || {
-        if let (Some(actor), Some(cell), Some(shown)) = (actor.upgrade(), cell.upgrade(), shown.upgrade()) {
+        if let (Some(actor), Some(cell), Some(shown)) = (weak.upgrade(), cell.upgrade(), shown.upgrade()) {
             begin_again(inner, actor, cell, shown);
         }
     });
@@ -463,7 +477,9 @@ fn begin_again<K, C, V>(
         (owed.again.take(), epoch)
     };
     drop(waited);
-    if let Ok(epoch) = epoch {
-        build_soon(Arc::new(Going { inner, actor, cell, shown, epoch }));
+    match epoch {
+        Ok(epoch) => build_soon(Arc::new(Going { inner, actor, cell, shown, epoch })),
+        Err(NoRoom::Full(_)) => begin_later(&inner, &actor, &cell, &shown),
+        Err(NoRoom::Closed | NoRoom::Fatal) => {}
     }
 }
