@@ -116,16 +116,16 @@ fn a_read_sees_the_edit_before_it_and_the_disk_once_that_is_reverted() {
     let daemon = Daemon::begin(&tree, &[]);
     let mut client = daemon.client();
     let root = tree.root().canonicalize().unwrap();
-    // All in one breath: each must see what was asked before it.
+    // Each in one breath with what was asked before it, which it must see. What is asked after it it may see as well, so that is asked later.
     client.send("open", json!({ "root": root }));
     let before = client.send("fingerprint", json!({ "root": root }));
+    let before = client.answer(before)["result"]["fingerprint"].clone();
     client.send("edit", of(&root, json!({ "file": "lone.c", "text": "#include \"b.h\"\n" })));
     let edited = client.send("dependants", of(&root, json!({ "file": "b.h" })));
+    assert_eq!(client.answer(edited)["result"]["files"], json!(["a.h", "lone.c"]));
     client.send("revert", of(&root, json!({ "file": "lone.c" })));
     let reverted = client.send("dependants", of(&root, json!({ "file": "b.h" })));
     let after = client.send("fingerprint", json!({ "root": root }));
-    let before = client.answer(before)["result"]["fingerprint"].clone();
-    assert_eq!(client.answer(edited)["result"]["files"], json!(["a.h", "lone.c"]));
     assert_eq!(client.answer(reverted)["result"]["files"], json!(["a.h"]));
     assert_eq!(client.answer(after)["result"]["fingerprint"], before);
     assert_eq!(client.error("edit", of(&root, json!({ "file": "none.c", "text": "" }))).0, NO_FILE);

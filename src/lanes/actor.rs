@@ -402,8 +402,12 @@ where
                 self.with_inside(|inside| {
                     for job in self.posted() {
                         let queues = inside.queues.get_or_insert_with(|| Box::new(Queues::new()));
-                        if let Some(job) = queues.keep_fenced(job, &mut trash) {
-                            queues.arrive(job);
+                        match job.meta().fence() {
+                            Some(fence) if !fence.meta().state.is_over() => queues.keep_fenced(job, fence),
+                            over => {
+                                trash.extend(over);
+                                queues.arrive(job);
+                            }
                         }
                     }
                     jobs = inside.queues.as_ref().map_or_else(Vec::new, |queues| queues.of_class(class));

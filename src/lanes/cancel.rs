@@ -332,8 +332,25 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
+    refuse_if(job, error, JobState::take_out)
+}
+
+/// As [`refuse`], for a job whose deadline has come: not once its build has begun.
+pub(super) fn refuse_late<K, C>(job: &dyn Queued<K, C>) -> bool
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
+    refuse_if(job, LaneError::DeadlineExceeded, JobState::take_out_late)
+}
+
+fn refuse_if<K, C>(job: &dyn Queued<K, C>, error: LaneError, take_out: impl FnOnce(&JobState) -> bool) -> bool
+where
+    K: Send + Sync + 'static,
+    C: Send + Sync + 'static,
+{
     let meta = job.meta();
-    if meta.state.take_out() {
+    if take_out(&meta.state) {
         meta.actor().taken_out(meta);
     } else if meta.state.let_go() {
         meta.actor().left_following();

@@ -10,7 +10,8 @@
 //! | `requeue` | Started or Sealed → Queued | who ran a heavy build: its install is queued | a cancel: the install never runs |
 //! | `cancel` | Queued or Claimed → Cancelled; Started: signalled | whoever holds the ticket | see [`Cancelled`] |
 //! | `cancel_queued` | as `cancel`, but not of Started | who cancels all that is queued | as above; it runs: nothing is changed |
-//! | `take_out` | Queued → Cancelled | close, deadline | somebody runs it, or has taken it out |
+//! | `take_out` | Queued → Cancelled | close | somebody runs it, or has taken it out |
+//! | `take_out_late` | the same, but not of an install | deadline | as above; its build has begun: nothing is changed |
 //! | `follow` | Queued → Following | who has the turn, before it hangs the job on an equal one that is queued | it was taken out |
 //! | `unfollow` | Following → Queued | the same, who found that the equal one is over | a cancel: the room is still its own to give back |
 //! | `adopt` | Following → Finished | who ends the equal one, and answers this one too | a cancel or a deadline has answered it |
@@ -243,6 +244,14 @@ impl JobState {
     pub(crate) fn take_out(&self) -> bool {
         self.update(|word| match word & STATE {
             QUEUED => Ok((Self::go(word, CANCELLED) & !RAN, true)),
+            _ => Err(false),
+        })
+    }
+
+    /// As [`take_out`](Self::take_out), for whom it is late: not once its build has begun.
+    pub(crate) fn take_out_late(&self) -> bool {
+        self.update(|word| match word & STATE {
+            QUEUED if word & RAN == 0 => Ok((Self::go(word, CANCELLED), true)),
             _ => Err(false),
         })
     }

@@ -54,7 +54,7 @@ struct RunQueues<K, C> {
     aged: Injector<Arc<Actor<K, C>>>,
     /// Stood in line for maintenance for long: looked at, so that each learns when its own reaches its age.
     due: Injector<Arc<Actor<K, C>>>,
-    /// A job in a slot waits for one of these.
+    /// A job in a slot waits for one of these, or a permit was handed to maintenance of theirs.
     awaited: Injector<Arc<Actor<K, C>>>,
     streak: AtomicU64,
 }
@@ -266,7 +266,7 @@ where
             return;
         }
         self.queues.aged.push(actor.clone());
-        if self.pool.has_aged_place() && self.pool.start_for_queued(false) {
+        if self.pool.start_for_aged() {
             self.launch(self.take_slot());
         }
     }
@@ -316,13 +316,13 @@ where
 
     /// A job waits inside the engine for another one of this executor: its slot is lent.
     pub(super) fn look_for_lent(self: &Arc<Self>) {
-        if self.has_work() && self.pool.start() {
+        if self.pool.start_for_lent(|| self.has_work()) {
             self.launch(self.take_slot());
         }
     }
 
-    /// Has an actor looked at before others, since a job in a slot waits for one of it: what such jobs wait for must not stand behind
-    /// others that would wait in turn.
+    /// Has an actor looked at before others, since a job in a slot waits for one of it, or others wait for what it was handed: that must not
+    /// stand behind others that would wait in turn.
     pub(super) fn queue_awaited(self: &Arc<Self>, actor: &Arc<Actor<K, C>>) {
         self.queues.awaited.push(actor.clone());
         if self.pool.start_for_queued(false) {

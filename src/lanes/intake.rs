@@ -30,8 +30,15 @@ where
 /// A job has come that may have a key, or wait for another.
 #[cold]
 fn arrive_apart<K, C>(queues: &mut Queues<K, C>, job: JobRef<K, C>, outside: &mut Outside<K, C>) {
-    if let Some(job) = queues.keep_fenced(job, &mut outside.lists().trash) {
-        join_or_arrive(queues, job, outside);
+    let fence = job.meta().fence();
+    match fence {
+        Some(fence) if !fence.meta().state.is_over() => queues.keep_fenced(job, fence),
+        over => {
+            if let Some(over) = over {
+                outside.lists().trash.push(over);
+            }
+            join_or_arrive(queues, job, outside);
+        }
     }
 }
 

@@ -30,7 +30,7 @@ use std::hash::Hash;
 ///
 /// A job may submit others and wait for them. While it does, it lends its slot, so that the jobs it waits for need not wait for
 /// that; a read that a reader of the same actor submits and waits for runs under its share, before writers. As many slots can be
-/// lent as there are, and 16 at least. A wait is answered with [`LaneError::Interrupted`] where every slot belongs to a job that
+/// lent as there are, 16 at least, and 1,023 with those that there are at most. A wait is answered with [`LaneError::Interrupted`] where every slot belongs to a job that
 /// waits, and with [`LaneError::WouldDeadlock`] where it could never end.
 ///
 /// Clones are handles of one executor. When the last is dropped it is shut down, as by [`shutdown`](Self::shutdown); inside a

@@ -80,6 +80,7 @@ pub(crate) mod modelled {
     pub(crate) use super::cell::{Cancelled, JobState};
     pub(crate) use super::fence::Fence;
     pub(crate) use super::first::First;
+    pub(crate) use super::held::Place;
     pub(crate) use super::keys::Keys;
     pub(crate) use super::lender::Lender;
     pub(crate) use super::mailbox::{Mailbox, Posted};

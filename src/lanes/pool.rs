@@ -142,6 +142,21 @@ impl PoolWord {
         self.update(|word| may(word).then_some((word + MAINTENANCE, Place::Capped)))
     }
 
+    /// As [`start_for_queued`](Self::start_for_queued), for maintenance that has waited its age: if the place that there is for such is
+    /// free. If it is not, who has it looks at the queue once he has given it back.
+    pub(crate) fn start_for_aged(&self) -> bool {
+        if !mutant("lanes.aged_without_barrier") {
+            barrier::full(); // pairs with `stop`, before which the place is given back
+        }
+        self.has_aged_place() && self.start_if_free(false)
+    }
+
+    /// A slot was lent: takes one into use, if there is work for it.
+    pub(crate) fn start_for_lent(&self, work: impl FnOnce() -> bool) -> bool {
+        barrier::behind_exchange(); // pairs with `start_for_queued`: it queues, then looks for a slot
+        work() && self.start()
+    }
+
     /// Whether the place for maintenance that has waited its age is free.
     pub(crate) fn has_aged_place(&self) -> bool {
         self.word.load(Ordering::Acquire) & AGED == 0

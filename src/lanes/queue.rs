@@ -74,6 +74,12 @@ impl<K, C> Queues<K, C> {
         }
     }
 
+    /// Empty ones for an actor: what they remember may be of another.
+    pub(super) fn anew(mut self: Box<Self>) -> Box<Self> {
+        (self.flood, self.flood_before, self.nested_went) = (Flood::default(), Flood::default(), false);
+        self
+    }
+
     /// Whether nothing would be lost with it.
     pub(super) fn is_empty(&self) -> bool {
         self.filled == 0
@@ -122,16 +128,10 @@ impl<K, C> Queues<K, C> {
         }
     }
 
-    /// Keeps a job that has come and waits for another. It comes back if that is over.
-    pub(super) fn keep_fenced(&mut self, job: JobRef<K, C>, trash: &mut Vec<JobRef<K, C>>) -> Option<JobRef<K, C>> {
-        let Some(fence) = job.meta().fence() else { return Some(job) };
-        if fence.meta().state.is_over() {
-            trash.push(fence);
-            return Some(job);
-        }
+    /// Keeps a job that has come and waits for another.
+    pub(super) fn keep_fenced(&mut self, job: JobRef<K, C>, fence: JobRef<K, C>) {
         self.number(&job);
         self.fenced.push(Fenced { job, fence });
-        None
     }
 
     /// The jobs that waited for others which are over, the oldest first.

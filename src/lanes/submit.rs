@@ -304,7 +304,7 @@ where
         let late = Arc::downgrade(cell);
         let expire = Job::new(move || {
             if let Some(cell) = late.upgrade() {
-                cancel::refuse(&*cell as &dyn Queued<K, C>, LaneError::DeadlineExceeded);
+                cancel::refuse_late(&*cell as &dyn Queued<K, C>);
             }
         });
         // Where no timer can be had it ends when the actor is next looked at.

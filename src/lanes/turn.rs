@@ -480,5 +480,6 @@ pub(super) fn queues_of<'a, K, C>(
     inside: &'a mut Inside<K, C>,
     visit: &mut Visit<'_, K, C>,
 ) -> &'a mut Box<Queues<K, C>> {
-    inside.queues.get_or_insert_with(|| visit.spare.take().unwrap_or_else(|| Box::new(Queues::new())))
+    let spare = || visit.spare.take().map_or_else(|| Box::new(Queues::new()), Queues::anew);
+    inside.queues.get_or_insert_with(spare)
 }

@@ -1,7 +1,7 @@
 //! Models of what surrounds the admission word: the cell of a job, the word of the slots, the coalesce bits.
 
 use super::check;
-use crate::lanes::modelled::{Cancelled, Fence, First, JobState, Keys, Lender, Mailbox, PoolWord, Posted};
+use crate::lanes::modelled::{Cancelled, Fence, First, JobState, Keys, Lender, Mailbox, Place, PoolWord, Posted};
 use crate::sync::Arc;
 use crate::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use crate::sync::queue::{Injector, Steal};
@@ -168,6 +168,20 @@ fn an_install_is_begun_or_cancelled() {
     });
 }
 
+/// A deadline comes while a build of its job is over and its install is queued: a job that has begun is not late.
+#[test]
+fn an_install_is_never_late() {
+    check(|| {
+        let job = Arc::new(JobState::new());
+        let late = job.clone();
+        let deadline = spawn(move || late.take_out_late());
+        let begun = job.claim() && job.start();
+        let installed = begun && job.requeue() && job.claim() && job.start();
+        let late = deadline.join().unwrap();
+        assert_eq!((begun, installed), (!late, !late));
+    });
+}
+
 /// Two maintenance jobs of one place: never both.
 #[test]
 fn maintenance_keeps_to_its_cap_and_the_reserve() {
@@ -236,6 +250,49 @@ fn work_that_is_queued_beside_a_stop_is_found() {
                 work.push(());
                 if pool.start_for_queued(false) {
                     runs(pool, work, done)();
+                }
+            })
+        };
+        stops.join().unwrap();
+        queues.join().unwrap();
+        assert_eq!(done.load(Ordering::Acquire), 1, "work is left, and nobody has a slot");
+    });
+}
+
+/// As above, with maintenance that has waited its age, while the one who stops gives back the place for such.
+#[test]
+fn aged_work_that_is_queued_beside_a_stop_is_found() {
+    check(|| {
+        let pool = Arc::new(PoolWord::new(2, 0, 1, 0));
+        let work: Arc<Injector<()>> = Arc::new(Injector::new());
+        let done = Arc::new(AtomicU64::new(0));
+        let runs = |pool: Arc<PoolWord>, work: Arc<Injector<()>>, done: Arc<AtomicU64>| {
+            move |mut place: Option<Place>| loop {
+                place = place.or_else(|| if work.is_empty() { None } else { pool.take_place(true) });
+                if place.is_some() && matches!(work.steal(), Steal::Success(())) {
+                    done.fetch_add(1, Ordering::AcqRel);
+                }
+                place.take().into_iter().for_each(|place| pool.give_place(place));
+                if !pool.stop(|| !work.is_empty() && pool.has_aged_place(), || false) {
+                    return;
+                }
+            }
+        };
+        assert!(pool.start());
+        let place = pool.take_place(true);
+        let (stops, mine) = (runs(pool.clone(), work.clone(), done.clone()), (pool.clone(), work.clone()));
+        let stops = spawn(move || {
+            place.into_iter().for_each(|place| mine.0.give_place(place));
+            if mine.0.stop(|| !mine.1.is_empty() && mine.0.has_aged_place(), || false) {
+                stops(None);
+            }
+        });
+        let queues = {
+            let (pool, work, done) = (pool.clone(), work.clone(), done.clone());
+            spawn(move || {
+                work.push(());
+                if pool.start_for_aged() {
+                    runs(pool, work, done)(None);
                 }
             })
         };

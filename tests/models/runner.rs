@@ -197,6 +197,7 @@ const ALONE: &[Seeded] = &[
     ("fifo.two_thieves", "models::runtime_fifo::each_item_has_one_taker_who_reads_it_before_its_cell_is_written_again"),
     ("lanes.two_turns", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.queue_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
+    ("lanes.aged_without_barrier", "models::lanes_cells::aged_work_that_is_queued_beside_a_stop_is_found"),
     ("lanes.announce_without_barrier", "models::lanes_word::a_read_that_comes_while_a_ticket_is_out_is_found"),
     ("lanes.turn_without_barrier", "models::lanes_word::two_writers_each_run_once_and_never_together"),
     ("lanes.exchange_without_barrier", "models::lanes_cells::work_that_stands_first_beside_a_stop_is_found"),
