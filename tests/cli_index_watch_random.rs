@@ -268,7 +268,8 @@ fn changes_that_come_while_it_works_are_taken_over() {
     println!("{superseded} rounds were taken over");
 }
 
-/// Looking at the tree takes longer than a burst lasts, so that each is over before the one before it can be answered.
+/// Looking at the tree takes longer than a burst lasts, so that each is over before the one before it can be answered. It changes until
+/// some are answered.
 #[test]
 fn a_tree_that_changes_without_end_is_answered_all_the_same() {
     let tree = Tree::new(&[]);
@@ -277,7 +278,7 @@ fn a_tree_that_changes_without_end_is_answered_all_the_same() {
     let (root, enough) = (tree.root(), Arc::new(AtomicBool::new(false)));
     let stop = enough.clone();
     let changing = thread::spawn(move || {
-        for number in (0..2_000).take_while(|_| !stop.load(Ordering::Relaxed)) {
+        for number in (0..1_000_000).take_while(|_| !stop.load(Ordering::Relaxed)) {
             let path = root.join(format!("new{}.c", number % 37));
             if fs::remove_file(&path).is_err() {
                 fs::write(path, "int x;\n").unwrap();
