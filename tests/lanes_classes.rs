@@ -582,3 +582,21 @@ fn f18_a_permit_is_not_handed_to_and_fro_between_actors_whose_interactive_jobs_c
     bench.open(&[&builds[1], &busy[0], &busy[1], &behind[0], &behind[1]]);
     bench.lanes.shutdown();
 }
+
+#[test]
+fn f18_a_permit_that_comes_while_a_writer_runs_goes_to_the_build_that_the_writer_may_wait_for() {
+    for class in [LATER, NOW] {
+        let bench = Bench::new((8, 3, 1, 1));
+        let holds = bench.gated(4, HEAVY, NOW, "Z");
+        let first = bench.gated(2, HEAVY, class, "X");
+        let writes = bench.write(2, "W");
+        let second = bench.gated(3, HEAVY, NOW, "Y");
+        assert_eq!(bench.seen(), "+Z +W");
+        bench.open(&[&holds]);
+        assert_eq!(bench.seen(), "-Z +Y");
+        bench.open(&[&writes, &second]);
+        assert_eq!(bench.seen(), "-W -Y +X");
+        bench.open(&[&first]);
+        bench.lanes.shutdown();
+    }
+}

@@ -5,12 +5,13 @@
 mod support;
 
 use shardrun::{
-    CoalesceKey, Driver, LaneClass, LaneHandle, LaneKind, LaneTicket, Lanes, LanesConfig, RequestContext, Runtime,
+    CancelOutcome, CoalesceKey, Driver, JobStatus, LaneClass, LaneHandle, LaneKind, LaneTicket, Lanes, LanesConfig,
+    RequestContext, Runtime,
 };
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use support::{Bench, Gate};
@@ -271,4 +272,32 @@ fn a_job_is_answered_before_what_it_waited_for_is_let_go_of() {
     assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&waker)).is_pending());
     runtime.drive_all();
     assert_eq!(told.try_iter().collect::<Vec<_>>(), ["answered", "let go"]);
+}
+
+#[test]
+fn what_is_thrown_away_is_dropped_where_no_job_is_admitted_and_not_begun() {
+    let runtime = Runtime::builder().driver(Driver::Inline).build().unwrap();
+    let lanes: Lanes<u32, ()> = Lanes::new(&runtime, LanesConfig::preset(2, 2, 1, 1)).unwrap();
+    assert!(lanes.register(0, ()));
+    let (says, told) = channel();
+    let next = Arc::new(OnceLock::<LaneTicket>::new());
+    let asked = next.clone();
+    let leaves = Leaves(move || {
+        let _ = says.send(asked.get().map(LaneTicket::status));
+    });
+    let there = lanes.clone();
+    let first = lanes.submit(
+        &0,
+        lanes.job(WRITE, move |_| {
+            let read = RequestContext::new(leaves).scope(|| there.submit(&0, there.job(READ, |_| ())));
+            let second = there.submit(&0, there.job(WRITE, |_| ()));
+            assert!(next.set(second.ticket().cloned().unwrap()).is_ok());
+            second.detach();
+            read.ticket().unwrap().cancel()
+        }),
+    );
+    runtime.drive_all();
+    assert_eq!(first.wait(), Ok(CancelOutcome::QueuedRemoved));
+    let seen = told.try_recv().unwrap();
+    assert!(matches!(seen, Some(JobStatus::Queued | JobStatus::Finished)), "{seen:?}");
 }

@@ -186,7 +186,6 @@ fn an_async_request_that_joins_or_has_its_answer_waits_for_no_unit() {
     let mut new = pin!(stages.submit_request_async(Request::analysis("2".into())));
     assert!(new.as_mut().poll(&mut context).is_pending(), "who is the first needs a unit");
     assert_eq!((budget.in_use(), budget.waiting()), (1, 2));
-    // Before it is the second's turn another has asked for what it waits for.
     token.cancel();
     assert!(matches!(joins.wait(), Err(StageError::Cancelled)));
     assert!(first.wait().is_ok());

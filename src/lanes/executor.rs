@@ -24,6 +24,7 @@ use super::heavy::Heavy;
 use super::held;
 use super::kind::{LaneClass, Latency, Quantum};
 use super::order::Limits;
+use super::outside::Lists;
 use super::pool::PoolWord;
 use super::registry::{Registry, let_go};
 use super::runner::Runner;
@@ -312,6 +313,12 @@ where
         let runner = Runner::new(self.clone(), slot);
         // Refused, it is dropped, and that shuts the executor down.
         drop(self.spawner.push(self.place, Job::new(move || runner.run())));
+    }
+
+    /// Drops what a visit has thrown away, on a stack on which no job of the executor stands.
+    pub(super) fn drop_later(&self, thrown: Box<Lists<K, C>>) {
+        // Refused, it is dropped here: no runner is there any more.
+        drop(self.spawner.push(self.place, Job::new(move || drop(thrown))));
     }
 
     /// A job waits inside the engine for another one of this executor: its slot is lent.

@@ -162,21 +162,34 @@ where
     K: Send + Sync + 'static,
     C: Send + Sync + 'static,
 {
-    /// Leaves the lines that nobody here needs: `builds` says of which classes builds are queued. For who has the turn.
-    pub(super) fn leave_lines(&self, lines: &mut Lines, builds: [bool; 2]) {
+    /// Leaves the lines that nobody here needs: `builds` says of which classes builds are queued, `free` whether they could go beside what
+    /// runs. For who has the turn.
+    pub(super) fn leave_lines(&self, lines: &mut Lines, builds: [bool; 2], free: bool) {
         if lines.is_empty() && self.grants.is_empty() {
             return;
         }
-        for class in LaneClass::ALL.into_iter().filter(|class| !builds[*class as usize]) {
-            self.shared.heavy.let_go(self, lines, class);
+        for class in LaneClass::ALL {
+            if !builds[class as usize] {
+                self.shared.heavy.let_go(self, lines, class);
+            } else if !free {
+                // The writer that runs may wait for a build of another actor, which stands in line behind those of this one.
+                self.pass_on(lines, class);
+            }
         }
     }
 
     /// Maintenance comes after others in this visit: unless it is overdue, whoever waits behind it may have its permit meanwhile. Only
     /// where it does, or two actors whose interactive jobs cannot go would hand one permit to and fro. For who has the turn.
-    pub(super) fn goes_after_others(&self, lines: &mut Lines, overdue: bool) {
-        let class = LaneClass::Maintenance;
-        if !overdue && kinds(class).iter().any(|permit| self.grants.has(class, *permit)) {
+    pub(super) fn maintenance_comes_after(&self, lines: &mut Lines, overdue: bool) {
+        if !overdue {
+            self.pass_on(lines, LaneClass::Maintenance);
+        }
+    }
+
+    /// Passes on what was handed to builds of a class that cannot go in this visit. They stand in line again once they could. For who
+    /// has the turn.
+    pub(super) fn pass_on(&self, lines: &mut Lines, class: LaneClass) {
+        if kinds(class).iter().any(|permit| self.grants.has(class, *permit)) {
             self.shared.heavy.let_go(self, lines, class);
         }
     }

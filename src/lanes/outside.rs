@@ -26,6 +26,13 @@ pub(super) struct Lists<K, C> {
     pub(super) waiters: Vec<Arc<Waiter>>,
 }
 
+impl<K, C> Lists<K, C> {
+    /// Whether nothing of the host's goes with them.
+    pub(super) fn drops_nothing(&self) -> bool {
+        self.trash.is_empty() && self.gone.is_empty()
+    }
+}
+
 impl<K, C> Outside<K, C> {
     pub(super) fn new() -> Self {
         Self { lists: None, timer: None, front: false, aged: false }

@@ -171,7 +171,10 @@ where
         if outside.aged {
             self.shared.queue_aged(self);
         }
-        drop(lists);
+        if let Some(lists) = lists.filter(|lists| !lists.drops_nothing()) {
+            // Not here, where a job may have been admitted and not begun, or is over and not answered: what is dropped may wait for it.
+            self.shared.drop_later(lists);
+        }
     }
 
     fn give_back(&self, place: Option<Place>) {
@@ -321,7 +324,7 @@ where
         let view = self.view(queues, seen, visit.now);
         queues.flood_before = queues.flood;
         let builds = [view.interactive, view.maintenance].map(|heads| heads[LaneKind::HeavyInit as usize].is_some());
-        self.leave_lines(&mut queues.lines, builds);
+        self.leave_lines(&mut queues.lines, builds, view.is_free(LaneKind::HeavyInit));
         let aged = view.maintenance_is_aged();
         self.note_overdue(aged);
         let kept_out = match self.admit_nested(queues, &view, true, outside) {
@@ -332,7 +335,7 @@ where
             return decision;
         }
         if *credit <= 0 && !visit.alone && seen.queued(LaneClass::Interactive) > 0 && visit.place.is_none() {
-            self.goes_after_others(&mut queues.lines, aged);
+            self.maintenance_comes_after(&mut queues.lines, aged);
             return Decision::Leave { again: Some(LaneClass::Interactive) };
         }
         let mut flood = queues.flood;
@@ -355,7 +358,7 @@ where
             }
             if let Some(decision) = self.take(queues, view.seen, (class, lane), held, outside) {
                 if matches!(decision, Decision::Admit { .. }) {
-                    self.goes_after_others(&mut queues.lines, aged);
+                    self.maintenance_comes_after(&mut queues.lines, aged);
                     queues.nested_went = false;
                     view.admitted(lane, &mut queues.flood);
                     *credit -= self.price();
@@ -370,7 +373,7 @@ where
             return decision;
         }
         if !view.lets_maintenance() {
-            self.goes_after_others(&mut queues.lines, aged);
+            self.maintenance_comes_after(&mut queues.lines, aged);
         } else if let Some(decision) = self.maintenance(queues, &view, visit, outside, false) {
             return decision;
         }
@@ -443,6 +446,7 @@ where
     ) -> Option<Decision<K, C>> {
         let (lane, _) = view.next_maintenance()?;
         if !view.is_free(lane) {
+            self.pass_on(&mut queues.lines, LaneClass::Maintenance);
             return None;
         }
         let class = LaneClass::Maintenance;

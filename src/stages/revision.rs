@@ -141,7 +141,7 @@ impl<H: Host> Revision<H> {
     /// seen the revision's transition committed, and helped that to its stamp first.
     #[inline]
     pub(crate) fn settled_source(&self) -> Option<&Arc<H::Source>> {
-        if self.publication.is_settled() { self.source.result()?.as_ref().ok() } else { None }
+        self.publication.once_settled(|| self.source.result()?.as_ref().ok())
     }
 
     /// Stamps the Source that the caller has published, which is shown by every view that is captured from then on.

@@ -118,9 +118,15 @@ impl Stamp {
 
     /// Whether it bears its final value. What the one who gave it had seen is seen by who is told so.
     #[inline]
-    pub(crate) fn is_settled(&self) -> bool {
+    fn is_settled(&self) -> bool {
         // ordering: pairs with `help`. If that came first, its release shows what came before; else the caller looks another way.
         self.0.load(Ordering::Acquire) >= FIRST
+    }
+
+    /// What was published under it, if it bears its final value.
+    #[inline]
+    pub(crate) fn once_settled<T>(&self, published: impl FnOnce() -> Option<T>) -> Option<T> {
+        if self.is_settled() || mutant("look.unsettled") { published() } else { None }
     }
 
     /// The stamp of what the caller has seen done elsewhere, for which the word alone says nothing: helps it to its clock value.

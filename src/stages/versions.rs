@@ -160,7 +160,14 @@ impl<R: Version> Versions<R> {
             let prev = revision.link().prev.revision();
             // SAFETY: as above: the predecessor is retired only after the commit, which was not yet visible under this pin.
             match unsafe { prev.as_ref() } {
-                Some(prev) => return Some(Seen(prev)),
+                Some(prev) => {
+                    // It was committed before its successor was linked, and perhaps nobody has helped it since: a view that is captured
+                    // after this look shows it.
+                    if !mutant("versions.predecessor_unhelped") {
+                        prev.stamp(clock);
+                    }
+                    return Some(Seen(prev));
+                }
                 None if mutant("versions.nil_is_unknown") => return None,
                 None => crate::sync::hint::spin_loop(),
             }

@@ -78,10 +78,6 @@ const BOTH: &[Seeded] = &[
         "lanes.cancel_signals_begun",
         "models::lanes_cells::a_cancel_of_all_that_is_queued_signals_nothing_that_has_begun",
     ),
-    (
-        "lanes.fence_taken_under_looks",
-        "models::lanes_cells::what_a_job_waits_for_is_let_go_of_once_by_who_takes_it_or_looks_last",
-    ),
     ("lanes.lent_before_it_is_noted", "models::lanes_cells::what_is_lent_is_given_back_once_whoever_ends_the_wait"),
     ("lanes.start_without_claim", "models::lanes_cells::a_job_runs_or_is_cancelled_and_one_answers_it"),
     ("lanes.alone_without_look", "models::lanes_cells::who_has_a_job_alone_finds_what_others_did_before"),
@@ -138,6 +134,11 @@ const ALONE: &[Seeded] = &[
     ),
     ("versions.join_installing", "models::stages_versions::joiners_see_all_of_a_batch_or_nothing"),
     ("versions.nil_is_unknown", "models::stages_versions::readers_see_all_of_a_batch_or_nothing"),
+    (
+        "versions.predecessor_unhelped",
+        "models::stages_versions::what_was_seen_is_shown_by_a_view_that_is_captured_then",
+    ),
+    ("look.unsettled", "models::stages_versions::a_look_at_source_shows_all_of_a_batch_or_nothing"),
     ("versions.install_by_store", "models::stages_versions::a_retry_is_never_lost_under_a_batch"),
     ("advance.end_before_commit", "models::stages_versions::joiners_see_all_of_a_batch_or_nothing"),
     ("sequencer.open", "models::stages_versions::two_batches_have_one_order"),
@@ -197,6 +198,10 @@ const ALONE: &[Seeded] = &[
     ("fifo.two_thieves", "models::runtime_fifo::each_item_has_one_taker_who_reads_it_before_its_cell_is_written_again"),
     ("lanes.two_turns", "models::lanes_word::a_reader_and_a_writer_each_run_once_and_never_together"),
     ("lanes.queue_without_barrier", "models::lanes_cells::work_that_is_queued_beside_a_stop_is_found"),
+    (
+        "lanes.fence_taken_under_looks",
+        "models::lanes_cells::what_a_job_waits_for_is_let_go_of_once_by_who_takes_it_or_looks_last",
+    ),
     ("lanes.aged_without_barrier", "models::lanes_cells::aged_work_that_is_queued_beside_a_stop_is_found"),
     ("lanes.announce_without_barrier", "models::lanes_word::a_read_that_comes_while_a_ticket_is_out_is_found"),
     ("lanes.turn_without_barrier", "models::lanes_word::two_writers_each_run_once_and_never_together"),

@@ -1,7 +1,9 @@
 //! Versioned publication: a transition of many files is invisible until one write, and nothing old ends before it.
 
 use super::check;
-use crate::stages::{Clock, Link, Member, Movable, Replaced, Sequencer, Transition, Unshared, Version, Versions};
+use crate::stages::{
+    Clock, Link, Member, Movable, Replaced, Sequencer, Stamp, Transition, Unshared, Version, Versions,
+};
 use crate::stages::{advance, commit, has_moved_on, may_seal};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::epoch::{Guard, pin};
@@ -311,4 +313,148 @@ fn a_captured_view_is_sealed() {
 
 fn in_view(world: &World, file: usize, at: u64, guard: &Guard) -> u64 {
     world.files[file].seen_at(at, &world.clock, guard).map_or(0, |revision| revision.generation())
+}
+
+impl World {
+    /// An edit whose maker is stopped as soon as it is committed: it has helped nothing, and cut nothing off.
+    fn link_and_commit(&self, file: usize) {
+        let guard = pin();
+        self.sequencer.run(1, || {
+            let slot = &self.files[file];
+            let old = slot.head(&guard).expect("the file has a revision");
+            let mut fresh = Unshared::new(Revision::of(Link::installing(), 0));
+            *fresh.get_mut().generation.get_mut() = old.generation() + 1;
+            let fresh = slot.install(old, fresh, None).ok().expect("nobody else installs");
+            commit(std::iter::once(&*fresh), None);
+            ((), true)
+        });
+    }
+}
+
+/// Who has seen a version, also below one that waits to be committed, finds that or a newer one in a view that is captured then.
+#[test]
+fn what_was_seen_is_shown_by_a_view_that_is_captured_then() {
+    check(|| {
+        let world = World::of(1);
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let seen = world.generation(0, &guard);
+                let at = world.clock.capture().unwrap();
+                assert!(in_view(&world, 0, at, &guard) >= seen, "a view that was captured later shows less");
+            })
+        };
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || world.link_and_commit(0))
+        };
+        world.link_and_commit(0);
+        reader.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+/// A revision with a Source, whose value is its generation.
+struct Sourced {
+    link: Link<Sourced>,
+    publication: Stamp,
+    generation: u64,
+    done: AtomicU64,
+}
+
+impl Version for Sourced {
+    fn link(&self) -> &Link<Self> {
+        &self.link
+    }
+}
+
+impl Sourced {
+    fn first() -> Arc<Self> {
+        Arc::new(Self { link: Link::first(), publication: Stamp::first(), generation: 1, done: AtomicU64::new(1) })
+    }
+
+    fn next() -> Unshared<Self> {
+        let (link, publication) = (Link::installing(), Stamp::installing());
+        Unshared::new(Self { link, publication, generation: 2, done: AtomicU64::new(0) })
+    }
+
+    fn source(&self) -> Option<u64> {
+        (self.done.load(Ordering::Acquire) == 1).then_some(self.generation)
+    }
+
+    /// As a worker does.
+    fn publish(&self, clock: &Clock) {
+        self.done.swap(1, Ordering::AcqRel);
+        self.publication.resolve_own_done(clock);
+    }
+
+    /// As `Slot::source`.
+    fn look(file: &Versions<Self>, clock: &Clock, guard: &Guard) -> Option<u64> {
+        let head = file.head(guard)?;
+        head.publication.once_settled(|| head.source()).or_else(|| {
+            let seen = file.visible(clock, guard)?;
+            let source = seen.source()?;
+            seen.publication.resolve_done(clock);
+            Some(source)
+        })
+    }
+
+    /// As `Revision::shown`.
+    fn shown(file: &Versions<Self>, at: u64, clock: &Clock, guard: &Guard) -> Option<u64> {
+        let seen = file.seen_at(at, clock, guard)?;
+        let source = seen.source()?;
+        (seen.publication.resolve_done(clock) <= at).then_some(source)
+    }
+}
+
+/// Who is shown the Source of one member of a batch is shown no older one of another, and a view that is captured then shows both so.
+#[test]
+fn a_look_at_source_shows_all_of_a_batch_or_nothing() {
+    check(|| {
+        let files = [(); 2].map(|()| Versions::with(Sourced::first()));
+        let world = Arc::new((Clock::new(0), Sequencer::new(), files));
+        let worker = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let (clock, _, files) = &*world;
+                let seen = files[0].visible(clock, &guard).unwrap();
+                if seen.generation == 2 {
+                    seen.publish(clock);
+                }
+            })
+        };
+        let reader = {
+            let world = world.clone();
+            thread::spawn(move || {
+                let guard = pin();
+                let (clock, _, files) = &*world;
+                if Sourced::look(&files[0], clock, &guard) == Some(2) {
+                    let at = clock.capture().unwrap();
+                    assert_eq!(
+                        Sourced::look(&files[1], clock, &guard),
+                        None,
+                        "an older Source beside one of the batch"
+                    );
+                    let shown = [0, 1].map(|file| Sourced::shown(&files[file], at, clock, &guard));
+                    assert_eq!(shown, [Some(2), None], "a view that was captured later shows less");
+                }
+            })
+        };
+        let guard = pin();
+        let (_, sequencer, files) = &*world;
+        let shared = Transition::new();
+        let fresh = [(); 2].map(|()| Sourced::next());
+        sequencer.run(2, || {
+            let install = |(slot, fresh): (&Versions<Sourced>, _)| {
+                slot.install(slot.head(&guard).unwrap(), fresh, Some(&shared)).ok().expect("nobody else installs")
+            };
+            let fresh: Vec<_> = files.iter().zip(fresh).map(install).collect();
+            commit(fresh.iter().map(|fresh| &**fresh), Some(&shared));
+            ((), true)
+        });
+        join(vec![worker, reader]);
+        std::mem::forget(shared);
+    });
 }
