@@ -14,7 +14,7 @@ use super::keys::Keys;
 use super::kind::{ActorOptions, LaneClass, LaneKind};
 use super::mailbox::Mailbox;
 use super::meta::{Apart, Meta};
-use super::queue::Queues;
+use super::queue::{Free, Queues};
 use super::room::{Room, Waiter};
 use super::word::{LaneWord, Owes, Seen};
 use crate::flight::FlightRef;
@@ -402,12 +402,9 @@ where
                 self.with_inside(|inside| {
                     for job in self.posted() {
                         let queues = inside.queues.get_or_insert_with(|| Box::new(Queues::new()));
-                        match job.meta().fence() {
-                            Some(fence) if !fence.meta().state.is_over() => queues.keep_fenced(job, fence),
-                            over => {
-                                trash.extend(over);
-                                queues.arrive(job);
-                            }
+                        if let Some(Free { job, over }) = queues.keep_fenced(job) {
+                            trash.extend(over);
+                            queues.arrive(job);
                         }
                     }
                     jobs = inside.queues.as_ref().map_or_else(Vec::new, |queues| queues.of_class(class));

@@ -6,7 +6,7 @@
 use super::actor::{Actor, Inside};
 use super::job::{JobRef, follow};
 use super::outside::Outside;
-use super::queue::Queues;
+use super::queue::{Free, Queues};
 use super::turn::{Visit, queues_of};
 
 impl<K, C> Actor<K, C>
@@ -30,16 +30,11 @@ where
 /// A job has come that may have a key, or wait for another.
 #[cold]
 fn arrive_apart<K, C>(queues: &mut Queues<K, C>, job: JobRef<K, C>, outside: &mut Outside<K, C>) {
-    let fence = job.meta().fence();
-    match fence {
-        Some(fence) if !fence.meta().state.is_over() => queues.keep_fenced(job, fence),
-        over => {
-            if let Some(over) = over {
-                outside.lists().trash.push(over);
-            }
-            join_or_arrive(queues, job, outside);
-        }
+    let Some(Free { job, over }) = queues.keep_fenced(job) else { return };
+    if let Some(over) = over {
+        outside.lists().trash.push(over);
     }
+    join_or_arrive(queues, job, outside);
 }
 
 /// Jobs that waited for others which are over go on; they count as having come now.

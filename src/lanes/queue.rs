@@ -18,6 +18,13 @@ pub(super) struct Fenced<K, C> {
     fence: JobRef<K, C>,
 }
 
+/// A job that has come and waits for no other.
+pub(super) struct Free<K, C> {
+    pub(super) job: JobRef<K, C>,
+    /// What it has waited for.
+    pub(super) over: Option<JobRef<K, C>>,
+}
+
 impl<K, C> Fenced<K, C> {
     fn is_free(&self) -> bool {
         self.fence.meta().state.is_over()
@@ -128,10 +135,16 @@ impl<K, C> Queues<K, C> {
         }
     }
 
-    /// Keeps a job that has come and waits for another.
-    pub(super) fn keep_fenced(&mut self, job: JobRef<K, C>, fence: JobRef<K, C>) {
-        self.number(&job);
-        self.fenced.push(Fenced { job, fence });
+    /// Keeps a job that has come, if it waits for another. Else it comes back.
+    pub(super) fn keep_fenced(&mut self, job: JobRef<K, C>) -> Option<Free<K, C>> {
+        match job.meta().fence() {
+            Some(fence) if !fence.meta().state.is_over() => {
+                self.number(&job);
+                self.fenced.push(Fenced { job, fence });
+                None
+            }
+            over => Some(Free { job, over }),
+        }
     }
 
     /// The jobs that waited for others which are over, the oldest first.
